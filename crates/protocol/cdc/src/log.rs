@@ -1,13 +1,14 @@
 //! The rows of a log that follow from a write of its base.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
 use mutation::row::ColumnData;
 use mutation::{
-    Bound, Cell, Clustering, Complex, DataRef, DecoratedKey, DeletionTime, PartitionUpdate, Row, RowRange,
-    Seconds, Side, Slices, Timestamp,
+    Bound, Cell, Clustering, Complex, DataRef, DecoratedKey, DeletionTime, EncodedCells, PartitionUpdate,
+    Row, RowRange, Seconds, Side, Slices, TableLayouts, Timestamp,
 };
 use schema::{Cdc, CdcPreimage, Column, ColumnId, Table};
 use stdx::HashMap;
@@ -15,7 +16,7 @@ use types::CqlType;
 use types::elements::{CollectionBuilder, write_element};
 
 use crate::StreamId;
-use crate::change::{Changes, RowChange, RowChanges, changes};
+use crate::change::{Changes, Part, RowChange, RowChanges, changes};
 use crate::image::{Place, row_of};
 use crate::log_table::{END_OF_BATCH, OPERATION, TTL, deleted, deleted_elements};
 use crate::operation::Operation;
@@ -44,9 +45,11 @@ struct Logged {
 }
 
 /// A log, resolved against its base table.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Log {
     table: Arc<Table>,
+    /// Of its rows.
+    layouts: TableLayouts,
     cdc: Cdc,
     end_of_batch: ColumnId,
     operation: ColumnId,
@@ -100,6 +103,7 @@ impl Log {
             partition_key: ids(base.partition_key())?,
             clustering: ids(base.clustering())?,
             columns,
+            layouts: TableLayouts::default(),
             table,
         })
     }
@@ -151,36 +155,74 @@ impl Log {
                 rows: Vec::new(),
             };
             batch.add(before, update, &changes);
+            batch.end();
             let stream = stream(timestamp);
             let log = updates.entry(stream).or_insert_with(|| {
                 let key = DecoratedKey::new(Bytes::copy_from_slice(&stream.0));
                 PartitionUpdate::new(self.table.clone(), key)
             });
-            batch.rows.into_iter().for_each(|row| log.add_row(row));
+            batch.into_rows().for_each(|row| log.add_row(row));
         }
         updates.into_values().collect()
     }
 }
 
-/// The rows of a log that have one time.
-struct Batch<'a> {
-    log: &'a Log,
-    key: &'a DecoratedKey,
+impl Log {
+    /// A row whose cells all have this timestamp and life: encoded at once, as the row of a statement is, unless it has too many columns.
+    fn row_of_values(
+        &self,
+        clustering: Clustering,
+        mut values: Values<'_>,
+        timestamp: Timestamp,
+        life: Life,
+    ) -> Row {
+        values.sort_unstable_by_key(|(id, _)| *id);
+        let mut row = match self.layouts.of(&self.table, values.iter().map(|(id, _)| *id)) {
+            Some(layout) => {
+                let values = values.iter().map(|(_, value)| Some(&**value));
+                Row::encoded(clustering, EncodedCells::new(&layout, timestamp, life.of_cells(), 0, values))
+            }
+            None => {
+                let cell = |value: Cow<'_, [u8]>| life.cell(timestamp, value.into_owned());
+                let columns = values.into_iter().map(|(id, value)| (id, ColumnData::Simple(cell(value))));
+                Row::from_columns(clustering, columns.collect())
+            }
+        };
+        row.liveness = life.liveness(timestamp);
+        row
+    }
+}
+
+/// The values of a row of a log.
+type Values<'c> = Vec<(ColumnId, Cow<'c, [u8]>)>;
+
+/// A row of a log.
+enum LogRow<'c> {
+    /// Of cells that all have the timestamp and the life of their batch.
+    Values(Clustering, Values<'c>),
+    /// Of cells that have the timestamps of the base.
+    Image(Row),
+}
+
+/// The rows of a log that have one time. `'c` is that of the changes.
+struct Batch<'c> {
+    log: &'c Log,
+    key: &'c DecoratedKey,
     timestamp: Timestamp,
     life: Life,
     time: [u8; 16],
     next: i32,
-    rows: Vec<Row>,
+    rows: Vec<LogRow<'c>>,
 }
 
-impl Batch<'_> {
+impl<'c> Batch<'c> {
     /// Images before, changes, images after. A row's number is the same at every replica: an image that one has nothing to say in leaves its
     /// number out.
-    fn add(&mut self, before: Option<&PartitionUpdate>, update: &PartitionUpdate, changes: &Changes) {
+    fn add(&mut self, before: Option<&PartitionUpdate>, update: &PartitionUpdate, changes: &'c Changes<'_>) {
         let log = self.log;
         let places = || {
             let has_static = changes.static_row.has_cells();
-            let rows = changes.rows.iter().map(|(key, row)| (Place::Row(key.clone()), row));
+            let rows = changes.rows.iter().map(|(key, row)| (Place::Row((*key).clone()), row));
             has_static.then_some((Place::Static, &changes.static_row)).into_iter().chain(rows)
         };
         if log.cdc.preimage != CdcPreimage::Off {
@@ -198,13 +240,13 @@ impl Batch<'_> {
         self.row_changes(None, &changes.static_row);
         changes.rows.iter().for_each(|(key, row)| self.row_changes(Some(key), row));
         for (key, _) in changes.rows.iter().filter(|(_, row)| row.is_deleted) {
-            let row = self.begin(Operation::RowDelete, key.components());
-            self.push(row);
+            let (place, values) = self.begin(Operation::RowDelete, key.components());
+            self.push(place, values);
         }
         changes.ranges.iter().for_each(|(start, end)| self.range(start, end));
         if changes.deletes_partition {
-            let row = self.begin(Operation::PartitionDelete, std::iter::empty());
-            self.push(row);
+            let (place, values) = self.begin(Operation::PartitionDelete, std::iter::empty());
+            self.push(place, values);
         }
         if log.cdc.postimage {
             for (place, _) in places().filter(|(_, row)| row.has_cells()) {
@@ -216,50 +258,65 @@ impl Batch<'_> {
                 }
             }
         }
-        if let Some(last) = self.rows.last_mut() {
-            let end = self.life.cell(self.timestamp, vec![1]);
-            last.set(log.end_of_batch, ColumnData::Simple(end));
+    }
+
+    /// Marks the last row.
+    fn end(&mut self) {
+        let (column, mark) = (self.log.end_of_batch, [1]);
+        match self.rows.last_mut() {
+            Some(LogRow::Values(_, values)) => values.push((column, Cow::Owned(mark.to_vec()))),
+            Some(LogRow::Image(row)) => {
+                row.set(column, ColumnData::Simple(self.life.cell(self.timestamp, mark.to_vec())));
+            }
+            None => {}
         }
+    }
+
+    fn into_rows(self) -> impl Iterator<Item = Row> {
+        let (log, timestamp, life) = (self.log, self.timestamp, self.life);
+        self.rows.into_iter().map(move |row| match row {
+            LogRow::Values(clustering, values) => log.row_of_values(clustering, values, timestamp, life),
+            LogRow::Image(row) => row,
+        })
     }
 
     /// The changes of one row, or of the static one.
-    fn row_changes(&mut self, key: Option<&Clustering>, row: &RowChanges) {
+    fn row_changes(&mut self, key: Option<&'c Clustering>, row: &'c RowChanges<'_>) {
         for change in row.parts() {
             let operation = if change.is_insert { Operation::Insert } else { Operation::Update };
-            let mut logged = self.begin(operation, key.into_iter().flat_map(Clustering::components));
-            self.delta(&mut logged, &change);
-            self.push(logged);
+            let (place, mut values) = self.begin(operation, key.into_iter().flat_map(Clustering::components));
+            self.delta(&mut values, &change);
+            self.push(place, values);
         }
     }
 
-    /// A row of the log with its key, the key of the changed row, and the operation.
-    fn begin<'k>(&self, operation: Operation, key: impl Iterator<Item = Option<&'k [u8]>>) -> Row {
+    /// A row of the log: its key, and as values the key of the changed row and the operation.
+    fn begin(
+        &self,
+        operation: Operation,
+        key: impl Iterator<Item = Option<&'c [u8]>>,
+    ) -> (Clustering, Values<'c>) {
         let log = self.log;
         let number = self.next.to_be_bytes();
         let clustering = Clustering::new(&log.table, &[Some(&self.time), Some(&number)]);
-        let mut columns = vec![(log.operation, self.simple(operation.code().to_be_bytes().to_vec()))];
         let partition_key = DecoratedKey::components(&self.key.key, log.partition_key.len());
+        let mut values = Values::with_capacity(2 + log.partition_key.len() + log.columns.len());
+        values.push((log.operation, Cow::Owned(operation.code().to_be_bytes().to_vec())));
         for (id, value) in log.partition_key.iter().zip(partition_key.unwrap_or_default()) {
-            columns.push((*id, self.simple(value.to_vec())));
+            values.push((*id, Cow::Borrowed(value)));
         }
         for (id, value) in log.clustering.iter().zip(key) {
-            columns.extend(value.map(|value| (*id, self.simple(value.to_vec()))));
+            values.extend(value.map(|value| (*id, Cow::Borrowed(value))));
         }
-        let mut row = Row::from_columns(clustering, columns);
-        row.liveness = self.life.liveness(self.timestamp);
-        row
+        (clustering, values)
     }
 
-    fn simple(&self, value: Vec<u8>) -> ColumnData {
-        ColumnData::Simple(self.life.cell(self.timestamp, value))
-    }
-
-    fn push(&mut self, row: Row) {
+    fn push(&mut self, place: Clustering, values: Values<'c>) {
         self.next += 1;
-        self.rows.push(row);
+        self.rows.push(LogRow::Values(place, values));
     }
 
-    fn range(&mut self, start: &Bound, end: &Bound) {
+    fn range(&mut self, start: &'c Bound, end: &'c Bound) {
         let from = if start.side() == Side::Before {
             Operation::RangeFromInclusive
         } else {
@@ -268,45 +325,29 @@ impl Batch<'_> {
         let to =
             if end.side() == Side::After { Operation::RangeToInclusive } else { Operation::RangeToExclusive };
         for (operation, bound) in [(from, start), (to, end)] {
-            let row = self.begin(operation, bound.components());
-            self.push(row);
+            let (place, values) = self.begin(operation, bound.components());
+            self.push(place, values);
         }
     }
 
     /// Adds the cells of a change, unless only keys are logged.
-    fn delta(&self, row: &mut Row, change: &RowChange<'_>) {
+    fn delta(&self, values: &mut Values<'c>, change: &RowChange<'c, '_>) {
         if change.ttl > 0 {
-            row.set(self.log.ttl, self.simple(i64::from(change.ttl).to_be_bytes().to_vec()));
+            values.push((self.log.ttl, Cow::Owned(i64::from(change.ttl).to_be_bytes().to_vec())));
         }
         if self.log.cdc.keys_only {
             return;
         }
-        for (id, data) in &change.cells {
+        for (id, part) in &change.cells {
             // A column that was dropped since has no place in the log.
             let Some(logged) = self.log.columns.get(id) else { continue };
-            match data {
-                ColumnData::Simple(cell) if cell.is_tombstone() => {
-                    row.set(logged.deleted, self.simple(vec![1]))
+            match part {
+                Part::Simple(cell) if cell.is_tombstone() => {
+                    values.push((logged.deleted, Cow::Owned(vec![1])));
                 }
-                ColumnData::Simple(cell) => row.set(logged.value, self.simple(cell.value.to_vec())),
-                ColumnData::Complex(complex) => self.complex(row, logged, complex),
+                Part::Simple(cell) => values.push((logged.value, Cow::Borrowed(cell.value))),
+                Part::Complex(complex) => complex_values(values, logged, complex),
             }
-        }
-    }
-
-    fn complex(&self, row: &mut Row, logged: &Logged, complex: &Complex) {
-        if !complex.deletion.is_live() {
-            row.set(logged.deleted, self.simple(vec![1]));
-        }
-        if complex.cells.iter().any(|element| !element.cell.is_tombstone()) {
-            let value = whole(&logged.ty, complex, |cell| !cell.is_tombstone());
-            row.set(logged.value, self.simple(value));
-        }
-        let mut gone = complex.cells.iter().filter(|element| element.cell.is_tombstone()).peekable();
-        if let (Some(id), Some(_)) = (logged.deleted_elements, gone.peek()) {
-            let mut paths = CollectionBuilder::new();
-            gone.for_each(|element| paths.push(&element.path));
-            row.set(id, self.simple(paths.finish()));
         }
     }
 
@@ -323,9 +364,10 @@ impl Batch<'_> {
             Place::Static => None,
             Place::Row(key) => Some(key),
         };
-        let mut row = self.begin(operation, key.into_iter().flat_map(Clustering::components));
-        row.deletion = state.deletion;
         let log = self.log;
+        let (at, values) = self.begin(operation, key.into_iter().flat_map(Clustering::components));
+        let mut row = log.row_of_values(at, values, self.timestamp, self.life);
+        row.deletion = state.deletion;
         let is_static = matches!(place, Place::Static);
         let wanted = log.columns.iter().filter(|(id, at)| at.is_static == is_static && is_wanted(**id));
         for (id, logged) in wanted {
@@ -337,7 +379,8 @@ impl Batch<'_> {
                 row.set(logged.value, ColumnData::Simple(cell));
             }
         }
-        self.push(row);
+        self.next += 1;
+        self.rows.push(LogRow::Image(row));
     }
 
     /// A column's cell in an image; none of a column about which the replica knows nothing.
@@ -376,6 +419,23 @@ impl Batch<'_> {
             None if complex.deletion.is_live() => None,
             None => Some(Cell::tombstone(complex.deletion.timestamp, complex.deletion.local)),
         }
+    }
+}
+
+/// The values of a log's row for a column that has several cells.
+fn complex_values(values: &mut Values<'_>, logged: &Logged, complex: &Complex) {
+    if !complex.deletion.is_live() {
+        values.push((logged.deleted, Cow::Owned(vec![1])));
+    }
+    if complex.cells.iter().any(|element| !element.cell.is_tombstone()) {
+        let value = whole(&logged.ty, complex, |cell| !cell.is_tombstone());
+        values.push((logged.value, Cow::Owned(value)));
+    }
+    let mut gone = complex.cells.iter().filter(|element| element.cell.is_tombstone()).peekable();
+    if let (Some(id), Some(_)) = (logged.deleted_elements, gone.peek()) {
+        let mut paths = CollectionBuilder::new();
+        gone.for_each(|element| paths.push(&element.path));
+        values.push((id, Cow::Owned(paths.finish())));
     }
 }
 

@@ -62,6 +62,11 @@ impl Life {
         }
     }
 
+    /// The time to live of cells, with their expiry.
+    pub(crate) fn of_cells(self) -> Option<(Seconds, Seconds)> {
+        (self.ttl != 0).then_some((self.ttl, self.expires))
+    }
+
     pub(crate) fn liveness(self, timestamp: Timestamp) -> LivenessInfo {
         match self.ttl {
             0 => LivenessInfo::forever(timestamp),

@@ -72,7 +72,7 @@ impl RowLayout {
 }
 
 /// The layouts of rows that come without one, as they are kept: the latest few of a table.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct TableLayouts {
     latest: RefCell<Vec<Arc<RowLayout>>>,
     /// The next one to be forgotten.
@@ -84,7 +84,11 @@ impl TableLayouts {
     const COUNT_MAX: usize = 8;
 
     /// The layout of these columns, as [`RowLayout::new`].
-    fn of(&self, table: &Arc<Table>, ids: impl Iterator<Item = ColumnId> + Clone) -> Option<Arc<RowLayout>> {
+    pub fn of(
+        &self,
+        table: &Arc<Table>,
+        ids: impl Iterator<Item = ColumnId> + Clone,
+    ) -> Option<Arc<RowLayout>> {
         let mut latest = self.latest.borrow_mut();
         let is_of = |layout: &&Arc<RowLayout>| {
             layout.names_of(table).is_some() && layout.ids.iter().copied().eq(ids.clone())
