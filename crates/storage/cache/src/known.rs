@@ -1,13 +1,11 @@
 //! Which ranges of rows a cached partition knows completely. A range is the unit of eviction, and each has its place in the order of use.
 
-use std::collections::BTreeMap;
-use std::ops::Bound::{Excluded, Unbounded};
-
 use mutation::{Bound, Clustering, RowRange, Slices};
 
 use crate::lru::NONE;
+use crate::ranges::Ranges;
 
-/// The cost of a range beside its bounds: its share of tree nodes, and its place in the order of use, which has its start once more.
+/// The cost of a range beside its bounds: itself, and its place in the order of use, which has its start once more.
 const RANGE_OVERHEAD: usize = 3 * size_of::<Bound>() + 56;
 
 /// The end of a range, by whose start it is found, and its place in the order of use.
@@ -20,7 +18,7 @@ struct Place {
 /// Ranges of rows in order, none overlapping another. They touch where one was divided, or read page by page.
 #[derive(Debug, Default)]
 pub(crate) struct Known {
-    ranges: BTreeMap<Bound, Place>,
+    ranges: Ranges<Place>,
     bytes: usize,
 }
 
@@ -44,14 +42,14 @@ impl Known {
         let ranges = wanted.ranges();
         if ranges.is_empty() {
             // The static row and the partition's deletion, which last as long as any range.
-            self.ranges.values().next_back().inspect(|place| uses(place.node));
-            return !self.ranges.is_empty();
+            let last = self.ranges.last();
+            return last.inspect(|(_, place)| uses(place.node)).is_some();
         }
         ranges.iter().all(|range| self.covers_range(range, &mut uses))
     }
 
     fn covers_range(&self, wanted: &RowRange, uses: &mut impl FnMut(u32)) -> bool {
-        let Some((_, first)) = self.ranges.range::<Bound, _>(..=&wanted.start).next_back() else {
+        let Some((_, first)) = self.ranges.upto(wanted.start.position()) else {
             return false;
         };
         if first.end <= wanted.start {
@@ -62,7 +60,7 @@ impl Known {
             return true;
         }
         let mut upto = &first.end;
-        for (start, place) in self.ranges.range::<Bound, _>(upto..) {
+        for (start, place) in self.ranges.from(upto) {
             if start != upto {
                 return false;
             }
@@ -78,13 +76,15 @@ impl Known {
     /// The start of the range in which a row lies, if it is known.
     pub(crate) fn start_of(&self, key: &Clustering) -> Option<&Bound> {
         // Bounds and keys have different positions: none is equal.
-        let before = self.ranges.range::<[u8], _>((Unbounded, Excluded(key.position()))).next_back();
-        before.filter(|(_, place)| key.position() < place.end.position()).map(|(start, _)| start)
+        self.ranges
+            .upto(key.position())
+            .filter(|(_, place)| key.position() < place.end.position())
+            .map(|(start, _)| start)
     }
 
     /// The range that begins there.
     pub(crate) fn range(&self, start: &Bound) -> RowRange {
-        RowRange { start: start.clone(), end: self.ranges[start].end.clone() }
+        RowRange { start: start.clone(), end: self.ranges.get(start).expect("a known range").end.clone() }
     }
 
     /// The ranges, joined where they touch.
@@ -99,10 +99,11 @@ impl Known {
     pub(crate) fn gaps(&self, wanted: &Slices) -> Vec<RowRange> {
         let mut gaps = Vec::new();
         for range in wanted.ranges() {
-            let before = self.ranges.range::<Bound, _>(..=&range.start).next_back();
+            let before = self.ranges.upto(range.start.position());
             let mut from = before.map_or(&range.start, |(_, place)| (&place.end).max(&range.start));
-            let met = (Excluded(&range.start), Excluded(&range.end));
-            for (start, place) in self.ranges.range::<Bound, _>(met) {
+            for (start, place) in
+                self.ranges.behind(&range.start).take_while(|(start, _)| **start < range.end)
+            {
                 if from < start {
                     gaps.push(RowRange { start: from.clone(), end: start.clone() });
                 }
@@ -144,7 +145,7 @@ impl Known {
 
     /// The start of the first range.
     pub(crate) fn first(&self) -> Option<&Bound> {
-        self.ranges.keys().next()
+        self.ranges.first().map(|(start, _)| start)
     }
 }
 

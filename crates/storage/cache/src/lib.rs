@@ -9,6 +9,7 @@
 mod known;
 mod lru;
 mod partition;
+mod ranges;
 mod rows;
 
 use std::cell::{Cell, RefCell};
