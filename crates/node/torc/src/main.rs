@@ -16,6 +16,10 @@ mod syslog;
 
 use std::process::ExitCode;
 
+/// Measured beside glibc's and mimalloc: docs/design/runtime.md, *Allocator*.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 fn main() -> ExitCode {
     let matches = command::command().get_matches_from(nodetool::spelled_out(std::env::args_os()));
     let result = match matches.subcommand() {
