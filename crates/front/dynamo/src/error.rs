@@ -292,7 +292,7 @@ impl From<RequestError> for ApiError {
             ),
             other => Self::new(
                 ErrorKind::InternalServer,
-                format!("The request was not carried out in time: {other:?}"),
+                format!("The request was not carried out in time: {other}"),
             ),
         }
     }

@@ -58,6 +58,11 @@ fn table_name_at(name: &str, place: &str) -> Result<String> {
         Some((_, name)) => name,
         None => name,
     };
+    checked_name(name, place).map(str::to_owned)
+}
+
+/// The name of a table or an index, when it may be one.
+pub(crate) fn checked_name<'a>(name: &'a str, place: &str) -> Result<&'a str> {
     let is_valid = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
     if name.len() < 3 {
         return constraint(name, place, "Member must have length greater than or equal to 3");
@@ -68,7 +73,7 @@ fn table_name_at(name: &str, place: &str) -> Result<String> {
     if !name.chars().all(is_valid) {
         return constraint(name, place, "Member must satisfy regular expression pattern: [a-zA-Z0-9_.-]+");
     }
-    Ok(name.to_owned())
+    Ok(name)
 }
 
 /// Whether a document has more values than `max`, by its commas and brackets outside of strings. It need not be valid.
@@ -190,6 +195,14 @@ impl Request {
             return constraint("null", "tableName", "Member must not be null");
         };
         table_name(json::read_string(name)?)
+    }
+
+    /// `IndexName` of a read, when it may be one.
+    ///
+    /// # Errors
+    /// When it breaks a constraint of names.
+    pub(crate) fn index_name(&self) -> Result<Option<&str>> {
+        self.string("IndexName")?.map(|name| checked_name(name, "indexName")).transpose()
     }
 
     /// The table as the request names it: by its name or its ARN.

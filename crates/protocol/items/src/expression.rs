@@ -10,6 +10,8 @@ use crate::{Error, Result, Value, invalid, json};
 
 /// Bytes of an expression.
 pub const EXPRESSION_BYTES_MAX: usize = 4096;
+/// Bytes of a `#name` or a `:value`, with the sign.
+const KEY_BYTES_MAX: usize = 255;
 
 /// `ExpressionAttributeNames` and `ExpressionAttributeValues` of a request; each must be used by one of its expressions.
 #[derive(Debug, Default)]
@@ -56,6 +58,13 @@ impl Substitutions {
                         "ExpressionAttributeNames contains invalid key: Syntax error; key: \"{key}\""
                     );
                 }
+                if key.len() > KEY_BYTES_MAX {
+                    return invalid!(
+                        "ExpressionAttributeNames contains invalid key: An expression attribute name has {KEY_BYTES_MAX} bytes at most; \
+                         key size: {}",
+                        key.len()
+                    );
+                }
                 let name = json::read_string(name)?;
                 json::check_name(name).map_err(|error| {
                     Error::Validation(format!(
@@ -82,6 +91,13 @@ impl Substitutions {
                 if !is_key(key, ':') {
                     return invalid!(
                         "ExpressionAttributeValues contains invalid key: Syntax error; key: \"{key}\""
+                    );
+                }
+                if key.len() > KEY_BYTES_MAX {
+                    return invalid!(
+                        "ExpressionAttributeValues contains invalid key: An expression attribute value has {KEY_BYTES_MAX} bytes at most; \
+                         key size: {}",
+                        key.len()
                     );
                 }
                 let value = Rc::new(json::read_value(value).map_err(|error| match error {

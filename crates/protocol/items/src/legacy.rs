@@ -195,7 +195,7 @@ pub fn expected(conditions: &Json, is_or: bool) -> Result<Condition> {
         let value = field("Value").map(json::read_value).transpose()?.map(Rc::new);
         let exists = field("Exists").map(json::read_bool).transpose()?;
         let list = field("AttributeValueList").map(values).transpose()?;
-        let condition = if field("ComparisonOperator").is_some() {
+        let condition = if let Some(operator) = field("ComparisonOperator") {
             if exists.is_some() {
                 return invalid!(
                     "{WRONG} Exists and ComparisonOperator cannot be used together for Attribute: {name}"
@@ -204,6 +204,15 @@ pub fn expected(conditions: &Json, is_or: bool) -> Result<Condition> {
             if value.is_some() && list.is_some() {
                 return invalid!(
                     "{WRONG} Value and AttributeValueList cannot be used together for Attribute: {name}"
+                );
+            }
+            let operator = json::read_string(operator)?;
+            let takes_values =
+                OPERATORS.split(", ").any(|known| known == operator) && !operator.ends_with("NULL");
+            if value.is_none() && list.is_none() && takes_values {
+                return invalid!(
+                    "{WRONG} Value or AttributeValueList must be used with ComparisonOperator: {operator} for Attribute: \
+                     {name}"
                 );
             }
             let values = list.unwrap_or_else(|| value.into_iter().collect());

@@ -10,7 +10,7 @@ use super::consumed::Consumed;
 use super::size::read_units;
 use crate::error::{Result, invalid};
 use crate::reply::{ANSWER_TEXT_BYTES, Reply, Texts};
-use crate::request::{Capacity, Request, table_name};
+use crate::request::{Capacity, Request, constraint, table_name};
 use crate::table::{self, ApiTable, RowKey};
 
 /// Keys of a request.
@@ -145,7 +145,11 @@ impl<C: Coordinator> Dynamo<C> {
 fn read_part<'a>(named: &'a str, json: &'a Json, count: &mut usize) -> Result<Asked<'a>> {
     let fields = json::read_map(json)?;
     let field = |name: &str| fields.get(name).filter(|value| !value.is_null());
-    let list = field("Keys").map(json::read_list).transpose()?.unwrap_or_default();
+    let Some(keys) = field("Keys") else {
+        let at = format!("requestItems.{named}.member.keys");
+        return constraint("null", &at, "Member must not be null");
+    };
+    let list = json::read_list(keys)?;
     if list.is_empty() {
         return invalid!(
             "1 validation error detected: Value '[]' at 'requestItems.{named}.member.keys' failed to satisfy constraint: \

@@ -109,9 +109,10 @@ pub(super) fn query_request(
 
 impl<C: Coordinator> Dynamo<C> {
     pub(super) async fn query(&self, request: &Request) -> Result<Reply> {
+        let index = request.index_name()?;
         let (parts, start, page) = query_request(request)?;
         let table = self.table(request)?;
-        let page = page.of_index(&table, request.string("IndexName")?, "Query")?;
+        let page = page.of_index(&table, index, "Query")?;
         let condition = key_condition(&table, page.index(), parts)?;
         page.check_filter(&table, request)?;
         let reversed = !request.boolean("ScanIndexForward")?.unwrap_or(true);

@@ -73,9 +73,10 @@ pub(super) fn scan_request(request: &Request) -> Result<((i64, i64), Option<Item
 
 impl<C: Coordinator> Dynamo<C> {
     pub(super) async fn scan(&self, request: &Request) -> Result<Reply> {
+        let index = request.index_name()?;
         let (segments, start, page) = scan_request(request)?;
         let table = self.table(request)?;
-        let page = page.of_index(&table, request.string("IndexName")?, "Scan")?;
+        let page = page.of_index(&table, index, "Scan")?;
         let found = self.scan_page(&table, segments, start, &page).await?;
         self.count_page(&found, &page);
         Ok(found.answer(request.named_table(), &page))

@@ -234,7 +234,7 @@ fn shown(table: &ApiTable, index: &VectorIndex, projection: Option<&Projection>,
 impl<C: Coordinator> Dynamo<C> {
     pub(super) async fn search_vectors(&self, request: &Request) -> Result<Reply> {
         request.table_name()?;
-        let Some(name) = request.string("IndexName")? else {
+        let Some(name) = request.index_name()? else {
             return constraint("null", "indexName", "Member must not be null");
         };
         let (vector, limit) = (search_vector(request)?, top(request)?);

@@ -10,7 +10,7 @@ use super::estimate::Estimate;
 use super::key_schema::{self, index_key_elements, key_elements};
 use crate::error::{ApiError, ErrorKind, Result, invalid};
 use crate::index_definition::{IndexKey, Projected, SecondaryIndex};
-use crate::request::{Request, constraint};
+use crate::request::{Request, checked_name, constraint};
 use crate::table::{ApiTable, Details};
 use crate::throughput::warm_at_least;
 use crate::vector_definition::VectorIndex;
@@ -134,17 +134,7 @@ pub(super) fn index_name<'a>(fields: &'a Map<String, Json>, place: &str) -> Resu
     let Some(name) = fields.get("IndexName").filter(|name| !name.is_null()) else {
         return constraint("null", &at, "Member must not be null");
     };
-    let name = json::read_string(name)?;
-    if name.len() < 3 {
-        return constraint(name, &at, "Member must have length greater than or equal to 3");
-    }
-    if name.len() > 255 {
-        return constraint(name, &at, "Member must have length less than or equal to 255");
-    }
-    if !name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-')) {
-        return constraint(name, &at, "Member must satisfy regular expression pattern: [a-zA-Z0-9_.-]+");
-    }
-    Ok(name)
+    checked_name(json::read_string(name)?, &at)
 }
 
 /// An index of a request.
