@@ -196,9 +196,9 @@ impl Parser<'_> {
         if is_column && (signed_number || matches!(self.next_kind(), Kind::Plus | Kind::Minus)) {
             let token = self.cursor.token;
             let operand = self.column()?;
-            let sign = if signed_number { "-" } else { self.text() };
+            let sign = if signed_number { "- " } else { self.text() };
             if operand.name != column {
-                let text = format!("Only expressions of the form X = X {sign} <value> are supported.");
+                let text = format!("Only expressions of the form X = X {sign}<value> are supported.");
                 return Err(self.rule_at(token, text));
             }
             if signed_number {

@@ -33,7 +33,7 @@ impl Parser<'_> {
         self.expect(Kind::Equal)?;
         let value = self.property_value()?;
         if !properties.names.insert(name.name.clone()) {
-            return Err(self.rule_at(token, format!("Multiple definition for property '{}'", name.name)));
+            return Err(self.rule_at(token, format!("Multiple definitions for property '{}'", name.name)));
         }
         properties.list.push(Property { name: name.name, value, pos: name.pos });
         Ok(())

@@ -376,7 +376,7 @@ fn clash(first: &RoleOption, second: &RoleOption) -> Option<String> {
         return Some(format!("Options '{first}' and '{second}' are mutually exclusive"));
     }
     let same = std::mem::discriminant(first) == std::mem::discriminant(second);
-    same.then(|| format!("Multiple definition for property '{}'", property_name(first)))
+    same.then(|| format!("Multiple definitions for property '{}'", property_name(first)))
 }
 
 fn property_name(option: &RoleOption) -> &'static str {

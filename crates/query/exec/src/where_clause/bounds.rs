@@ -3,8 +3,9 @@
 use bytes::Bytes;
 use mutation::{Bound, DecoratedKey, PartitionRange, RingPosition, RowRange, Side, Slices};
 use replica::Keys;
-use schema::Table;
+use schema::{Column, Table};
 use smallvec::SmallVec;
+use types::CqlType;
 use types::elements::{Elements, Fields};
 
 use super::choice::{Choice, TupleChoice, TupleValue};
@@ -12,7 +13,7 @@ use super::filter::in_values;
 use super::rows::{RowRestriction, SliceEnd, TokenRange};
 use crate::error::{Result, invalid};
 use crate::expr::{Env, Value};
-use crate::keys::check_component;
+use crate::keys::{COMPONENT_LEN_MAX, check_component};
 
 /// More combinations of `IN` values than this are refused: each is a partition or a range to read.
 pub const COMBINATIONS_MAX: usize = 65_536;
@@ -152,14 +153,26 @@ pub fn token_range(range: &TokenRange, env: &Env<'_>) -> Result<Option<Partition
 /// The ranges of rows that restrictions of the clustering columns leave.
 ///
 /// # Errors
-/// [`ExecError::Invalid`](crate::ExecError::Invalid) when a value is null or unset, or too long, or IN makes too many
-/// combinations; as [`Expr::eval`](crate::expr::Expr::eval).
+/// [`ExecError::Invalid`](crate::ExecError::Invalid) when a value is null or unset, or IN makes too many combinations; as [`Expr::eval`](crate::expr::Expr::eval).
 pub fn slices(table: &Table, rows: &[RowRestriction], env: &Env<'_>) -> Result<Slices> {
+    ranges_of(table, rows, TooLong::MatchesNothing, env)
+}
+
+/// The handling of a clustering value with more bytes than a row can have.
+#[derive(Clone, Copy, PartialEq)]
+enum TooLong {
+    /// A write is refused.
+    Refused,
+    /// A read finds no row with it.
+    MatchesNothing,
+}
+
+fn ranges_of(table: &Table, rows: &[RowRestriction], too_long: TooLong, env: &Env<'_>) -> Result<Slices> {
     if rows.is_empty() {
         return Ok(Slices::all());
     }
-    if let Some(range) = single_range(table, rows, env)? {
-        return Ok(Slices::new(vec![range]));
+    if let Some(slices) = single_range(table, rows, too_long, env)? {
+        return Ok(slices);
     }
     let mut prefixes: Vec<Prefix> = vec![Prefix::new()];
     for restriction in rows {
@@ -189,9 +202,10 @@ pub fn slices(table: &Table, rows: &[RowRestriction], env: &Env<'_>) -> Result<S
                 if prefixes.len().saturating_mul(without.len()) > COMBINATIONS_MAX {
                     return too_many();
                 }
+                check_prefixes(&mut prefixes, too_long)?;
                 let mut ranges = Vec::new();
                 for prefix in &prefixes {
-                    let within = slice_of(table, prefix, start.as_ref(), end.as_ref(), env)?;
+                    let within = slice_of(table, prefix, [start.as_ref(), end.as_ref()], too_long, env)?;
                     match without.is_empty() {
                         true => ranges.extend(within),
                         false => ranges.extend(intersect(&within, &all_but(table, prefix, &without))),
@@ -201,9 +215,7 @@ pub fn slices(table: &Table, rows: &[RowRestriction], env: &Env<'_>) -> Result<S
             }
         }
     }
-    for value in prefixes.iter().flatten() {
-        check_component(value.len())?;
-    }
+    check_prefixes(&mut prefixes, too_long)?;
     let range = |prefix: &Prefix| {
         let values: SmallVec<[Option<&[u8]>; 4]> = prefix.iter().map(|value| Some(&**value)).collect();
         RowRange {
@@ -214,10 +226,21 @@ pub fn slices(table: &Table, rows: &[RowRestriction], env: &Env<'_>) -> Result<S
     Ok(Slices::new(prefixes.iter().map(range).collect()))
 }
 
+/// Refuses values that no row can have, or leaves out what they are part of.
+fn check_prefixes(prefixes: &mut Vec<Prefix>, too_long: TooLong) -> Result<()> {
+    match too_long {
+        TooLong::Refused => prefixes.iter().flatten().try_for_each(|value| check_component(value.len())),
+        TooLong::MatchesNothing => {
+            prefixes.retain(|prefix| prefix.iter().all(|value| value.len() <= COMPONENT_LEN_MAX));
+            Ok(())
+        }
+    }
+}
+
 /// [`slices`] of rows to delete: an end that is null, above which are all rows for a SELECT, is refused.
 ///
 /// # Errors
-/// As [`slices`].
+/// As [`slices`], and when a value is too long.
 pub fn deleted_slices(table: &Table, rows: &[RowRestriction], env: &Env<'_>) -> Result<Slices> {
     let mut at = 0;
     for row in rows {
@@ -236,7 +259,7 @@ pub fn deleted_slices(table: &Table, rows: &[RowRestriction], env: &Env<'_>) -> 
             }
         }
     }
-    slices(table, rows, env)
+    ranges_of(table, rows, TooLong::Refused, env)
 }
 
 /// The values of `=` and `IN` for the columns from `first` on.
@@ -300,23 +323,31 @@ fn all_but(table: &Table, prefix: &Prefix, values: &[Prefix]) -> Vec<RowRange> {
 }
 
 /// The range of rows with one value in each of the columns: that of most statements.
-fn single_range(table: &Table, rows: &[RowRestriction], env: &Env<'_>) -> Result<Option<RowRange>> {
+fn single_range(
+    table: &Table,
+    rows: &[RowRestriction],
+    too_long: TooLong,
+    env: &Env<'_>,
+) -> Result<Option<Slices>> {
     let mut values = Prefix::new();
     for (row, column) in rows.iter().zip(table.clustering()) {
         let RowRestriction::Single(Choice::One(expr)) = row else { return Ok(None) };
         match expr.eval(env)? {
-            Value::Set(value) => {
-                check_component(value.len())?;
-                values.push(value);
-            }
+            Value::Set(value) => values.push(value),
             other => return key_refused(&other, &column.name),
         }
     }
+    if let Some(long) = values.iter().find(|value| value.len() > COMPONENT_LEN_MAX) {
+        return match too_long {
+            TooLong::Refused => check_component(long.len()).map(|()| None),
+            TooLong::MatchesNothing => Ok(Some(Slices::none())),
+        };
+    }
     let values: SmallVec<[Option<&[u8]>; 4]> = values.iter().map(|value| Some(&**value)).collect();
-    Ok(Some(RowRange {
+    Ok(Some(Slices::new(vec![RowRange {
         start: Bound::new(table, &values, Side::Before),
         end: Bound::new(table, &values, Side::After),
-    }))
+    }])))
 }
 
 /// The place of a tuple in a relation, which decides the words about its nulls, as in Cassandra.
@@ -398,8 +429,8 @@ fn tuples(choice: &TupleChoice, names: &[&str], env: &Env<'_>) -> Result<Vec<Pre
 fn slice_of(
     table: &Table,
     prefix: &Prefix,
-    start: Option<&SliceEnd>,
-    end: Option<&SliceEnd>,
+    [start, end]: [Option<&SliceEnd>; 2],
+    too_long: TooLong,
     env: &Env<'_>,
 ) -> Result<Vec<RowRange>> {
     let values: SmallVec<[Option<&[u8]>; 4]> = prefix.iter().map(|value| Some(&**value)).collect();
@@ -422,13 +453,32 @@ fn slice_of(
             }
             return Ok(Vec::new());
         }
-        let parts = tuple_parts(&end.value, &names, TuplePlace::Slice, env)?;
-        for part in &parts {
-            check_component(part.len())?;
-        }
-        ranges = intersect(&ranges, &half(table, prefix, &parts, greater, end.inclusive));
+        let mut parts = tuple_parts(&end.value, &names, TuplePlace::Slice, env)?;
+        let inclusive = match cut_long(&mut parts, columns, too_long)? {
+            // Every value that a row can have and that begins so is less than the one that was cut.
+            true => !greater,
+            false => end.inclusive,
+        };
+        ranges = intersect(&ranges, &half(table, prefix, &parts, greater, inclusive));
     }
     Ok(ranges)
+}
+
+/// Cuts the first value that is longer than a row's can be down to that length, and drops the columns behind it: no
+/// row is equal in that one. Whether there was any.
+///
+/// # Errors
+/// [`ExecError::Invalid`](crate::ExecError::Invalid) when the statement writes, and for types whose order is not that
+/// of their bytes.
+fn cut_long(parts: &mut Prefix, columns: &[Column], too_long: TooLong) -> Result<bool> {
+    let Some(at) = parts.iter().position(|part| part.len() > COMPONENT_LEN_MAX) else { return Ok(false) };
+    let ordered_by_bytes = matches!(columns[at].ty, CqlType::Blob | CqlType::Text | CqlType::Ascii);
+    if too_long == TooLong::Refused || !ordered_by_bytes {
+        check_component(parts[at].len())?;
+    }
+    parts.truncate(at + 1);
+    parts[at].truncate(COMPONENT_LEN_MAX);
+    Ok(true)
 }
 
 /// The rows with `prefix` that lie on one side of a tuple: greater in the first column, or equal there and greater in
@@ -472,10 +522,10 @@ fn intersect(left: &[RowRange], right: &[RowRange]) -> Vec<RowRange> {
 /// The clustering keys that restrictions of every clustering column by `=` and `IN` name, none twice.
 ///
 /// # Errors
-/// As [`slices`].
+/// As [`slices`], and when a value is too long.
 pub fn rows(table: &Table, rows: &[RowRestriction], env: &Env<'_>) -> Result<Clusterings> {
     let mut keys = Clusterings::new();
-    for range in slices(table, rows, env)?.ranges() {
+    for range in ranges_of(table, rows, TooLong::Refused, env)?.ranges() {
         let components: SmallVec<[Option<&[u8]>; 4]> = range.start.components().collect();
         keys.push(mutation::Clustering::new(table, &components));
     }
