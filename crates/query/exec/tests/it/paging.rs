@@ -221,6 +221,20 @@ fn prepared_statements_bind_and_survive_schema_changes() {
     let long = vec![b'x'; 65_536];
     let too_long = execute(&insert, &[row[0], row[1], Value::Set(&long), row[3]]);
     assert_eq!(too_long, "! Invalid: Key length of 65536 is longer than maximum of 65535");
+    // No row has such a value, so that a read finds those before it, which begin so, too.
+    let stored = vec![b'x'; 65_535];
+    assert_eq!(execute(&insert, &[row[0], row[1], Value::Set(&stored), row[3]]), "void");
+    for (relation, found) in
+        [("= ?", ""), ("IN (?)", ""), ("> ?", ""), (">= ?", ""), ("< ?", "\n  2"), ("<= ?", "\n  2")]
+    {
+        let read = prepare(&format!("SELECT v FROM ks.t WHERE k = ? AND c = ? AND d {relation}"));
+        let answer = execute(&read, &[row[0], row[1], Value::Set(&long)]);
+        assert!(answer.starts_with("| v int") && answer.ends_with(found), "{relation}: {answer}");
+        assert_eq!(answer.contains("\n  2"), !found.is_empty(), "{relation}: {answer}");
+    }
+    let remove = prepare("DELETE FROM ks.t WHERE k = ? AND c = ? AND d = ?");
+    assert!(execute(&remove, &[row[0], row[1], Value::Set(&long)]).starts_with("! Invalid: Key length"));
+    assert_eq!(execute(&remove, &[row[0], row[1], Value::Set(&stored)]), "void");
     node.run("ALTER TABLE ks.t WITH comment = 'columns as before'");
     assert_eq!(execute(&insert, &row), "void");
     // Other columns: the client has to learn them, by preparing again.
