@@ -7,7 +7,7 @@ use mutation::{
 };
 use schema::ColumnId;
 
-/// What one timestamp and time to live has of a column.
+/// The content of a column with one timestamp and time to live.
 pub(crate) enum Part<'a> {
     /// The cell of a column with one value, where it lies.
     Simple(CellRef<'a>),

@@ -30,6 +30,21 @@ fn is_key(text: &str, sign: char) -> bool {
     })
 }
 
+/// Checks a key of `ExpressionAttributeNames` or `ExpressionAttributeValues`, each of which has a `noun`.
+fn check_key(key: &str, sign: char, kind: &str, noun: &str) -> Result<()> {
+    if !is_key(key, sign) {
+        return invalid!("ExpressionAttribute{kind} contains invalid key: Syntax error; key: \"{key}\"");
+    }
+    if key.len() > KEY_BYTES_MAX {
+        return invalid!(
+            "ExpressionAttribute{kind} contains invalid key: An expression attribute {noun} has {KEY_BYTES_MAX} bytes at most; \
+             key size: {}",
+            key.len()
+        );
+    }
+    Ok(())
+}
+
 impl Substitutions {
     /// Those of a request. `expressions` are the names of its parameters that may hold expressions, with whether they are given;
     /// `with_values` are those of them that may use values.
@@ -53,18 +68,7 @@ impl Substitutions {
                 return invalid!("ExpressionAttributeNames must not be empty");
             }
             for (key, name) in names {
-                if !is_key(key, '#') {
-                    return invalid!(
-                        "ExpressionAttributeNames contains invalid key: Syntax error; key: \"{key}\""
-                    );
-                }
-                if key.len() > KEY_BYTES_MAX {
-                    return invalid!(
-                        "ExpressionAttributeNames contains invalid key: An expression attribute name has {KEY_BYTES_MAX} bytes at most; \
-                         key size: {}",
-                        key.len()
-                    );
-                }
+                check_key(key, '#', "Names", "name")?;
                 let name = json::read_string(name)?;
                 json::check_name(name).map_err(|error| {
                     Error::Validation(format!(
@@ -88,18 +92,7 @@ impl Substitutions {
                 return invalid!("ExpressionAttributeValues must not be empty");
             }
             for (key, value) in values {
-                if !is_key(key, ':') {
-                    return invalid!(
-                        "ExpressionAttributeValues contains invalid key: Syntax error; key: \"{key}\""
-                    );
-                }
-                if key.len() > KEY_BYTES_MAX {
-                    return invalid!(
-                        "ExpressionAttributeValues contains invalid key: An expression attribute value has {KEY_BYTES_MAX} bytes at most; \
-                         key size: {}",
-                        key.len()
-                    );
-                }
+                check_key(key, ':', "Values", "value")?;
                 let value = Rc::new(json::read_value(value).map_err(|error| match error {
                     Error::Validation(text) => Error::Validation(format!(
                         "ExpressionAttributeValues contains invalid value: {text} for key {key}"

@@ -22,12 +22,10 @@ use wire::Envelope;
 use crate::allocations;
 use crate::load::{Random, Values};
 use node::Node;
-use workload::{Statement, WORKLOADS, Workload, values_of_row};
+use workload::{CELLS, Statement, WORKLOADS, Workload, values_of_row};
 
 /// Bytes of a cell.
 const CELL_BYTES: usize = 34;
-/// Cells of a row.
-const CELLS: u64 = 5;
 /// The default number of partitions.
 const PARTITIONS: &str = "10000";
 /// One answer of this many is looked into.

@@ -1,8 +1,9 @@
-//! Statements beside the read and the write by key: what each needs from the schema, and the values of its executions.
+//! Statements beside the read and the write by key: the tables and rows that each needs, and the values of its executions.
 
-use super::CELLS;
 use crate::load::Values;
 
+/// Cells of a row.
+pub(super) const CELLS: u64 = 5;
 /// Rows of a partition that is read as a slice.
 const SLICE_ROWS: u64 = 500;
 /// Values of an indexed column.
@@ -16,7 +17,7 @@ pub(super) struct Statement {
     pub(super) values: fn(partition: u64, turn: u64, values: &Values) -> Vec<Vec<u8>>,
 }
 
-/// A statement that is measured, with what it needs before.
+/// A statement that is measured, with the tables and rows that it needs.
 pub(super) struct Workload {
     /// Its name on the command line.
     pub(super) name: &'static str,
