@@ -226,7 +226,7 @@ fn ranges_of(table: &Table, rows: &[RowRestriction], too_long: TooLong, env: &En
     Ok(Slices::new(prefixes.iter().map(range).collect()))
 }
 
-/// Refuses values that no row can have, or leaves out what they are part of.
+/// Refuses values that no row can have, or leaves out the prefixes with one.
 fn check_prefixes(prefixes: &mut Vec<Prefix>, too_long: TooLong) -> Result<()> {
     match too_long {
         TooLong::Refused => prefixes.iter().flatten().try_for_each(|value| check_component(value.len())),
