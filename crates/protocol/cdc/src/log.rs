@@ -22,6 +22,9 @@ use crate::log_table::{END_OF_BATCH, OPERATION, TTL, deleted, deleted_elements};
 use crate::operation::Operation;
 use crate::time::{Life, Naming, fingerprint, seconds, time_uuid};
 
+/// `true`, as a value of the log's columns.
+const MARK: &[u8] = &[1];
+
 /// A pair of tables that is no base table and log.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{log} is not the log of {base}: {reason}")]
@@ -182,15 +185,17 @@ impl Log {
                 let values = values.iter().map(|(_, value)| Some(&**value));
                 Row::encoded(clustering, EncodedCells::new(&layout, timestamp, life.of_cells(), 0, values))
             }
-            None => {
-                let cell = |value: Cow<'_, [u8]>| life.cell(timestamp, value.into_owned());
-                let columns = values.into_iter().map(|(id, value)| (id, ColumnData::Simple(cell(value))));
-                Row::from_columns(clustering, columns.collect())
-            }
+            None => Row::from_columns(clustering, columns(values, timestamp, life)),
         };
         row.liveness = life.liveness(timestamp);
         row
     }
+}
+
+/// Values as columns of their own.
+fn columns(values: Values<'_>, timestamp: Timestamp, life: Life) -> Vec<(ColumnId, ColumnData)> {
+    let cell = |value: Cow<'_, [u8]>| life.cell(timestamp, value.into_owned());
+    values.into_iter().map(|(id, value)| (id, ColumnData::Simple(cell(value)))).collect()
 }
 
 /// The values of a row of a log.
@@ -262,11 +267,11 @@ impl<'c> Batch<'c> {
 
     /// Marks the last row.
     fn end(&mut self) {
-        let (column, mark) = (self.log.end_of_batch, [1]);
+        let column = self.log.end_of_batch;
         match self.rows.last_mut() {
-            Some(LogRow::Values(_, values)) => values.push((column, Cow::Owned(mark.to_vec()))),
+            Some(LogRow::Values(_, values)) => values.push((column, Cow::Borrowed(MARK))),
             Some(LogRow::Image(row)) => {
-                row.set(column, ColumnData::Simple(self.life.cell(self.timestamp, mark.to_vec())));
+                row.set(column, ColumnData::Simple(self.life.cell(self.timestamp, MARK)));
             }
             None => {}
         }
@@ -300,7 +305,7 @@ impl<'c> Batch<'c> {
         let number = self.next.to_be_bytes();
         let clustering = Clustering::new(&log.table, &[Some(&self.time), Some(&number)]);
         let partition_key = DecoratedKey::components(&self.key.key, log.partition_key.len());
-        let mut values = Values::with_capacity(2 + log.partition_key.len() + log.columns.len());
+        let mut values = Values::with_capacity(2 + log.partition_key.len() + log.clustering.len());
         values.push((log.operation, Cow::Owned(operation.code().to_be_bytes().to_vec())));
         for (id, value) in log.partition_key.iter().zip(partition_key.unwrap_or_default()) {
             values.push((*id, Cow::Borrowed(value)));
@@ -338,12 +343,13 @@ impl<'c> Batch<'c> {
         if self.log.cdc.keys_only {
             return;
         }
+        values.reserve(change.cells.len());
         for (id, part) in &change.cells {
             // A column that was dropped since has no place in the log.
             let Some(logged) = self.log.columns.get(id) else { continue };
             match part {
                 Part::Simple(cell) if cell.is_tombstone() => {
-                    values.push((logged.deleted, Cow::Owned(vec![1])));
+                    values.push((logged.deleted, Cow::Borrowed(MARK)));
                 }
                 Part::Simple(cell) => values.push((logged.value, Cow::Borrowed(cell.value))),
                 Part::Complex(complex) => complex_values(values, logged, complex),
@@ -366,7 +372,9 @@ impl<'c> Batch<'c> {
         };
         let log = self.log;
         let (at, values) = self.begin(operation, key.into_iter().flat_map(Clustering::components));
-        let mut row = log.row_of_values(at, values, self.timestamp, self.life);
+        // Its cells get other timestamps than these, so that they would not stay encoded.
+        let mut row = Row::from_columns(at, columns(values, self.timestamp, self.life));
+        row.liveness = self.life.liveness(self.timestamp);
         row.deletion = state.deletion;
         let is_static = matches!(place, Place::Static);
         let wanted = log.columns.iter().filter(|(id, at)| at.is_static == is_static && is_wanted(**id));
@@ -401,9 +409,9 @@ impl<'c> Batch<'c> {
     fn null_mark(&self, cell: Option<&Cell>, deletion: &DeletionTime) -> Cell {
         match cell {
             Some(cell) if !cell.is_tombstone() => Cell::tombstone(cell.timestamp, seconds(self.timestamp)),
-            Some(cell) => self.life.cell(cell.timestamp, vec![1]),
+            Some(cell) => self.life.cell(cell.timestamp, MARK),
             // Above the deletion of the row, which would hide it.
-            None => self.life.cell(deletion.timestamp.saturating_add(1), vec![1]),
+            None => self.life.cell(deletion.timestamp.saturating_add(1), MARK),
         }
     }
 
@@ -425,7 +433,7 @@ impl<'c> Batch<'c> {
 /// The values of a log's row for a column that has several cells.
 fn complex_values(values: &mut Values<'_>, logged: &Logged, complex: &Complex) {
     if !complex.deletion.is_live() {
-        values.push((logged.deleted, Cow::Owned(vec![1])));
+        values.push((logged.deleted, Cow::Borrowed(MARK)));
     }
     if complex.cells.iter().any(|element| !element.cell.is_tombstone()) {
         let value = whole(&logged.ty, complex, |cell| !cell.is_tombstone());

@@ -40,7 +40,8 @@ fn values(list: &Json) -> Result<Vec<Rc<Value>>> {
     json::read_list(list)?.iter().map(|value| json::read_value(value).map(Rc::new)).collect()
 }
 
-fn test(parameter: &str, name: &str, fields: &Map<String, Json>, values: Vec<Rc<Value>>) -> Result<Test> {
+/// The `ComparisonOperator` of a condition.
+fn operator<'a>(parameter: &str, name: &str, fields: &'a Map<String, Json>) -> Result<&'a str> {
     let Some(operator) = fields.get("ComparisonOperator").filter(|operator| !operator.is_null()) else {
         return invalid!(
             "1 validation error detected: Value null at '{parameter}.{name}.member.comparisonOperator' failed to satisfy \
@@ -54,6 +55,11 @@ fn test(parameter: &str, name: &str, fields: &Map<String, Json>, values: Vec<Rc<
              satisfy constraint: Member must satisfy enum value set: [{OPERATORS}]"
         );
     }
+    Ok(operator)
+}
+
+fn test(parameter: &str, name: &str, fields: &Map<String, Json>, values: Vec<Rc<Value>>) -> Result<Test> {
+    let operator = operator(parameter, name, fields)?;
     let fits = match operator {
         "NULL" | "NOT_NULL" => values.is_empty(),
         "IN" => (1..=IN_VALUES_MAX).contains(&values.len()),
@@ -195,7 +201,7 @@ pub fn expected(conditions: &Json, is_or: bool) -> Result<Condition> {
         let value = field("Value").map(json::read_value).transpose()?.map(Rc::new);
         let exists = field("Exists").map(json::read_bool).transpose()?;
         let list = field("AttributeValueList").map(values).transpose()?;
-        let condition = if let Some(operator) = field("ComparisonOperator") {
+        let condition = if field("ComparisonOperator").is_some() {
             if exists.is_some() {
                 return invalid!(
                     "{WRONG} Exists and ComparisonOperator cannot be used together for Attribute: {name}"
@@ -206,10 +212,8 @@ pub fn expected(conditions: &Json, is_or: bool) -> Result<Condition> {
                     "{WRONG} Value and AttributeValueList cannot be used together for Attribute: {name}"
                 );
             }
-            let operator = json::read_string(operator)?;
-            let takes_values =
-                OPERATORS.split(", ").any(|known| known == operator) && !operator.ends_with("NULL");
-            if value.is_none() && list.is_none() && takes_values {
+            let operator = operator("expected", name, fields)?;
+            if value.is_none() && list.is_none() && !matches!(operator, "NULL" | "NOT_NULL") {
                 return invalid!(
                     "{WRONG} Value or AttributeValueList must be used with ComparisonOperator: {operator} for Attribute: \
                      {name}"

@@ -192,6 +192,8 @@ async fn measure_workload(node: &Node, workload: &Workload, options: &Options) -
         }
     }
     let measured = requests(node, &workload.measured, options.partitions, &values).await?;
+    // All answers have to be as long as the first, which is no error.
+    node.expect_answer(&measured[0]).await?;
     cost(workload.name, node, &measured, options, &mut Random::new(1)).await
 }
 
@@ -268,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn each_workload_is_answered_rightly() {
+    fn each_workload_is_answered() {
         for workload in &WORKLOADS {
             let line = format!("simple-query {} --ops 20 --warmup 2 --partitions 3", workload.name);
             run_with(&line).unwrap_or_else(|error| panic!("{}: {error}", workload.name));

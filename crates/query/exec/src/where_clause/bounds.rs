@@ -171,8 +171,8 @@ fn ranges_of(table: &Table, rows: &[RowRestriction], too_long: TooLong, env: &En
     if rows.is_empty() {
         return Ok(Slices::all());
     }
-    if let Some(slices) = single_range(table, rows, too_long, env)? {
-        return Ok(slices);
+    if let Some(range) = single_range(table, rows, env)? {
+        return Ok(Slices::new(vec![range]));
     }
     let mut prefixes: Vec<Prefix> = vec![Prefix::new()];
     for restriction in rows {
@@ -322,13 +322,9 @@ fn all_but(table: &Table, prefix: &Prefix, values: &[Prefix]) -> Vec<RowRange> {
     out
 }
 
-/// The range of rows with one value in each of the columns: that of most statements.
-fn single_range(
-    table: &Table,
-    rows: &[RowRestriction],
-    too_long: TooLong,
-    env: &Env<'_>,
-) -> Result<Option<Slices>> {
+/// The range of rows with one value in each of the columns: that of most statements. None of other restrictions, and where a value is longer
+/// than a row's can be.
+fn single_range(table: &Table, rows: &[RowRestriction], env: &Env<'_>) -> Result<Option<RowRange>> {
     let mut values = Prefix::new();
     for (row, column) in rows.iter().zip(table.clustering()) {
         let RowRestriction::Single(Choice::One(expr)) = row else { return Ok(None) };
@@ -337,17 +333,14 @@ fn single_range(
             other => return key_refused(&other, &column.name),
         }
     }
-    if let Some(long) = values.iter().find(|value| value.len() > COMPONENT_LEN_MAX) {
-        return match too_long {
-            TooLong::Refused => check_component(long.len()).map(|()| None),
-            TooLong::MatchesNothing => Ok(Some(Slices::none())),
-        };
+    if values.iter().any(|value| value.len() > COMPONENT_LEN_MAX) {
+        return Ok(None);
     }
     let values: SmallVec<[Option<&[u8]>; 4]> = values.iter().map(|value| Some(&**value)).collect();
-    Ok(Some(Slices::new(vec![RowRange {
+    Ok(Some(RowRange {
         start: Bound::new(table, &values, Side::Before),
         end: Bound::new(table, &values, Side::After),
-    }])))
+    }))
 }
 
 /// The place of a tuple in a relation, which decides the words about its nulls, as in Cassandra.

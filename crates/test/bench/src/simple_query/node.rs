@@ -207,6 +207,11 @@ impl Node {
         received(&writer)
     }
 
+    /// Carries out a statement, which has to succeed.
+    pub(super) async fn expect_answer(&self, envelope: &Envelope) -> Result<(), String> {
+        self.answer(envelope).await.map(drop)
+    }
+
     /// Carries out a write.
     pub(super) async fn expect_void(&self, envelope: &Envelope) -> Result<(), String> {
         match self.answer(envelope).await? {
