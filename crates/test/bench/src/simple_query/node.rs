@@ -51,7 +51,12 @@ async fn found(rt: &Rt, directory: &Path) -> Result<Group, String> {
         release_version: "5.0.6".to_owned(),
         state_version: STATE_VERSION,
     };
-    let config = GroupConfig::new(directory, name, HOST, info);
+    // With the tables in `system` that a node stores votes and batches in.
+    let mut own = cluster::own_schema();
+    for keyspace in catalog::computed_keyspaces() {
+        own = own.with_keyspace(keyspace);
+    }
+    let config = GroupConfig { own, ..GroupConfig::new(directory, name, HOST, info) };
     match Group::open(rt, &messenger, config).await.map_err(|error| error.to_string())? {
         Opened::Member(group) => Ok(group),
         Opened::Blank(blank) => blank.start_first_node(vec![0]).await.map_err(|error| error.to_string()),
