@@ -7,6 +7,7 @@ ends with `N passed, N failed`. Against Cassandra they show that the tests thems
 
 import argparse
 import os
+import random
 import re
 import subprocess
 import sys
@@ -280,10 +281,13 @@ def run_client(name, host, port, flavour, nodes, variables):
     return passed, failed, time.monotonic() - begun
 
 
-def run_all(names, host, port, flavour, nodes, server=None, variables=None):
-    """Runs the clients one after the other; how many tests failed."""
-    results = {}
+def run_all(names, host, port, flavour, nodes, server=None, variables=None, until=None):
+    """Runs the clients one after the other, those that begin before `until`; how many tests failed."""
+    results, late = {}, []
     for name in names:
+        if until is not None and time.monotonic() > until:
+            late.append(name)
+            continue
         print(f"\n-- client {name}", flush=True)
         try:
             results[name] = run_client(name, host, port, flavour, nodes, variables or {})
@@ -297,7 +301,9 @@ def run_all(names, host, port, flavour, nodes, server=None, variables=None):
     print("\nclients:")
     for name, (passed, failed, seconds) in results.items():
         print(f"  {name:<14} {passed:>4} passed, {failed} failed, {seconds:.0f} s")
-    missing = [name for name in names if name not in results]
+    if late:
+        print(f"  no time left for: {' '.join(late)}")
+    missing = [name for name in names if name not in results and name not in late]
     if missing:
         print(f"  not run: {' '.join(missing)}")
     total = [sum(result[index] for result in results.values()) for index in (0, 1)]
@@ -325,6 +331,8 @@ def main():
     parser.add_argument("--port", type=int, default=CQL_PORT)
     parser.add_argument("--flavour", choices=("torc", "cassandra"), default="torc", help="the server that listens on --host")
     parser.add_argument("--nodes", type=int, default=1, help="nodes to start, or that --host belongs to")
+    parser.add_argument("--shuffle", type=int, metavar="SEED", help="another order of the clients for each seed")
+    parser.add_argument("--within", type=float, metavar="SECONDS", help="begin no client after so long")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {' '.join(CLIENTS)}; all when there is none")
     options = parser.parse_args()
     unknown = [name for name in options.names if name not in CLIENTS]
@@ -335,25 +343,34 @@ def main():
                  "streams", "texts", "views", "zipkin")  # fmt: skip
     slow = NAMED + (ONE_NODE if options.nodes > 1 else SEVERAL_NODES)
     names = options.names or [name for name in CLIENTS if (options.flavour == "torc" or name not in torc_only) and name not in slow]
+    order = random.Random(options.shuffle)
+    if options.shuffle is not None:
+        order.shuffle(names)
+    options.until = None if options.within is None else time.monotonic() + options.within
     if options.host:
-        sys.exit(1 if run_all(names, options.host, options.port, options.flavour, options.nodes) else 0)
+        sys.exit(1 if run_all(names, options.host, options.port, options.flavour, options.nodes, until=options.until) else 0)
     if not options.torc:
         parser.error("--torc or --host is needed")
     shared = [name for name in names if name not in OPTIONS]
     groups = ([(shared, ())] if shared else []) + [([name], OPTIONS[name]) for name in names if name in OPTIONS]
+    if options.shuffle is not None:
+        order.shuffle(groups)
     failed = sum(run_group(options, group, settings) for group, settings in groups)
     sys.exit(1 if failed else 0)
 
 
 def run_group(options, names, settings):
     """Runs clients against a throw-away node with these settings; how many tests failed."""
+    if options.until is not None and time.monotonic() > options.until:
+        print(f"no time left for: {' '.join(names)}")
+        return 0
     with Workspace("clients") as folder:
         several = ("--nodes", str(options.nodes)) if options.nodes > 1 else ()
         settings, variables = settings(folder, options.nodes) if callable(settings) else (settings, {})
         server = Torc(options.torc, folder, ADDRESS, options=(*several, *settings))
         print(f"torc was ready in {start(server, options.nodes):.2f} s on {ADDRESS}")
         try:
-            failed = run_all(names, ADDRESS, CQL_PORT, "torc", options.nodes, server, variables)
+            failed = run_all(names, ADDRESS, CQL_PORT, "torc", options.nodes, server, variables, options.until)
             code = server.stop()
             if code != 0:
                 print(f"FAIL torc ended with {code} after SIGTERM:\n{server.log_tail()}")
