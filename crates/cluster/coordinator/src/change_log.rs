@@ -104,17 +104,22 @@ impl ChangeObserver {
         let token = update.key.token;
         let stream = &mut |timestamp| self.stream(timestamp, token, context.injected().former_streams);
         let changes = log.changes(before.as_ref(), update, stream, naming);
-        let is_here = |change: &PartitionUpdate| {
-            context.maps().takes_token(&change.table, change.key.token)
-                && context.replica().shard_of(change.table.id, change.key.token) == context.shard()
-        };
-        let mut updates: Vec<_> = changes.iter().filter(|change| is_here(change)).cloned().collect();
-        // The other nodes that take writes of the stream derive them as well, if the write goes to all of them.
-        let needs_intent = |change: &PartitionUpdate| {
-            !is_here(change) || !context.maps().go_with(&change.table, change.key.token, token)
-        };
-        let changes: Vec<_> = changes.into_iter().filter(needs_intent).collect();
-        let (intent, follow_up) = self.intents.of(&coordinator, changes, false).await?;
+        let (mut updates, mut others) = (Vec::new(), Vec::new());
+        for change in changes {
+            let (table, stream) = (&change.table, change.key.token);
+            let is_here = context.maps().takes_token(table, stream)
+                && context.replica().shard_of(table.id, stream) == context.shard();
+            if !is_here {
+                others.push(change);
+                continue;
+            }
+            // The other nodes that take writes of the stream derive them as well, if the write goes to all of them.
+            if !context.maps().go_with(table, stream, token) {
+                others.push(change.clone());
+            }
+            updates.push(change);
+        }
+        let (intent, follow_up) = self.intents.of(&coordinator, others, false).await?;
         updates.extend(intent);
         Ok(Derivation { updates, follow_up })
     }

@@ -153,10 +153,11 @@ impl Intents {
         changes: Vec<PartitionUpdate>,
         synchronous: bool,
     ) -> Result<(Option<PartitionUpdate>, Option<Box<dyn FollowUp>>), WriteError> {
-        let schema = coordinator.schema();
-        let Some(batches) = batch_row::table_of(&schema).filter(|_| !changes.is_empty()) else {
+        if changes.is_empty() {
             return Ok((None, None));
-        };
+        }
+        let schema = coordinator.schema();
+        let Some(batches) = batch_row::table_of(&schema) else { return Ok((None, None)) };
         let log = &coordinator.operations().batchlog;
         log.check_room().map_err(WriteError::Overloaded)?;
         let bytes: usize = changes.iter().map(PartitionUpdate::memory_size).sum();

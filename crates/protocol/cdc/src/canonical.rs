@@ -11,10 +11,15 @@ const MORE: u8 = 1;
 const END: u8 = 0;
 const SIMPLE: u8 = 0;
 const COMPLEX: u8 = 1;
+/// About what a column of a row takes beside its value.
+const COLUMN_BYTES: usize = 64;
 
 /// All that an update says.
 pub(crate) fn bytes_of(update: &PartitionUpdate) -> Vec<u8> {
-    let mut writer = Writer { by_name: by_name(&update.table), out: Vec::new() };
+    let by_name = by_name(&update.table);
+    let columns: usize = update.all_rows().map(Row::column_count).sum();
+    let capacity = update.memory_size() + columns * COLUMN_BYTES;
+    let mut writer = Writer { by_name, out: Vec::with_capacity(capacity) };
     writer.out.extend_from_slice(&update.table.id.0);
     writer.bytes(&update.key.key);
     writer.deletion(update.deletion);
@@ -50,18 +55,17 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    fn number(&mut self, number: u64) {
-        self.out.extend_from_slice(&number.to_be_bytes());
+    fn numbers<const N: usize>(&mut self, numbers: [u64; N]) {
+        self.out.extend_from_slice(numbers.map(u64::to_be_bytes).as_flattened());
     }
 
     fn bytes(&mut self, bytes: &[u8]) {
-        self.number(bytes.len() as u64);
+        self.numbers([bytes.len() as u64]);
         self.out.extend_from_slice(bytes);
     }
 
     fn deletion(&mut self, deletion: DeletionTime) {
-        self.number(deletion.timestamp as u64);
-        self.number(u64::from(deletion.local));
+        self.numbers([deletion.timestamp as u64, u64::from(deletion.local)]);
     }
 
     /// The order of bounds and rows is that of their positions, and equal positions are equal places.
@@ -70,9 +74,8 @@ impl Writer<'_> {
     }
 
     fn liveness(&mut self, liveness: LivenessInfo) {
-        self.number(liveness.timestamp as u64);
-        self.number(u64::from(liveness.ttl));
-        self.number(u64::from(liveness.expires));
+        let LivenessInfo { timestamp, ttl, expires } = liveness;
+        self.numbers([timestamp as u64, u64::from(ttl), u64::from(expires)]);
     }
 
     fn row(&mut self, row: &Row) {
@@ -100,7 +103,7 @@ impl Writer<'_> {
             DataRef::Complex(complex) => {
                 self.out.push(COMPLEX);
                 self.deletion(complex.deletion);
-                self.number(complex.cells.len() as u64);
+                self.numbers([complex.cells.len() as u64]);
                 for element in &complex.cells {
                     self.bytes(&element.path);
                     self.cell((&element.cell).into());
@@ -110,9 +113,8 @@ impl Writer<'_> {
     }
 
     fn cell(&mut self, cell: CellRef<'_>) {
-        self.number(cell.timestamp as u64);
-        self.number(u64::from(cell.ttl));
-        self.number(u64::from(cell.local_deletion));
-        self.bytes(cell.value);
+        let (ttl, local, len) = (cell.ttl, cell.local_deletion, cell.value.len());
+        self.numbers([cell.timestamp as u64, u64::from(ttl), u64::from(local), len as u64]);
+        self.out.extend_from_slice(cell.value);
     }
 }

@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use mutation::row::ColumnData;
-use mutation::{Bound, Cell, Clustering, DecoratedKey, PartitionUpdate, Row, RowRange, Seconds, Slices};
+use mutation::{
+    Bound, Cell, Clustering, DataRef, DecoratedKey, PartitionUpdate, Row, RowRange, Seconds, Slices,
+};
 use schema::Table;
 
 use crate::View;
@@ -42,15 +44,19 @@ impl View {
     ) -> Vec<PartitionUpdate> {
         assert_eq!(before.key, update.key, "updates of one partition");
         let mut changes = Changes { view: self, now, updates: BTreeMap::new() };
-        let written = update.rows().iter().map(|row| &row.clustering);
-        let deletes = !update.deletion.is_live() || !update.range_tombstones.is_empty();
-        let deleted = before.rows().iter().map(|row| &row.clustering);
-        let deleted = deleted.filter(|key| deletes && !update.deletion_at(key).is_live());
-        for clustering in written.chain(deleted).collect::<BTreeSet<_>>() {
+        let mut row = |clustering: &Clustering| {
             let old = before.row_at(clustering);
             let mut new = old.clone();
             new.merge(update.row_at(clustering), &before.table);
             changes.row(&before.key, &old, &new);
+        };
+        let written = update.rows().iter().map(|row| &row.clustering);
+        if update.deletion.is_live() && update.range_tombstones.is_empty() {
+            written.for_each(&mut row);
+        } else {
+            let deleted = before.rows().iter().map(|row| &row.clustering);
+            let deleted = deleted.filter(|key| !update.deletion_at(key).is_live());
+            written.chain(deleted).collect::<BTreeSet<_>>().into_iter().for_each(&mut row);
         }
         changes.updates.into_values().filter(|update| !update.is_empty()).collect()
     }
@@ -74,7 +80,11 @@ impl Changes<'_> {
         if old == new || says_nothing(old) && says_nothing(new) {
             return;
         }
-        let (from, to) = (self.view.place(key, old), self.view.place(key, new));
+        let to = self.view.place(key, new);
+        let from = match self.view.are_at_one_place(old, new) {
+            true => to.clone(),
+            false => self.view.place(key, old),
+        };
         if from != to
             && let Some(from) = from
         {
@@ -103,12 +113,15 @@ impl Changes<'_> {
         if new.deletion.supersedes(&old.deletion) {
             row.deletion = new.deletion;
         }
-        let (Some(before), Some(after)) = (old.cell(*base), new.cell(*base)) else { return row };
+        let (Some(DataRef::Simple(before)), Some(DataRef::Simple(after))) = (old.get(*base), new.get(*base))
+        else {
+            return row;
+        };
         // Below the timestamp of the new value, for the old one may yet be written again with it. At a tie the new value itself
         // hides the old: it is not equal to the key's value.
         let hides = match after.timestamp > before.timestamp && !after.is_tombstone() {
             true => Cell::tombstone(after.timestamp - 1, self.now),
-            false => after.clone(),
+            false => after.to_cell(),
         };
         row.set(*hidden, ColumnData::Simple(hides));
         row
@@ -129,5 +142,5 @@ impl Changes<'_> {
 
 /// Whether nothing was known of a row but deletions.
 fn says_nothing(row: &Row) -> bool {
-    row.liveness.is_none() && row.columns().is_empty()
+    row.liveness.is_none() && row.column_count() == 0
 }

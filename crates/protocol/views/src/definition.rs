@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use mutation::row::ColumnData;
-use mutation::{Clustering, DecoratedKey, Row};
+use mutation::{CellRef, Clustering, DataRef, DecoratedKey, Row, TableLayouts};
 use schema::{Column, ColumnId, ColumnKind, Derivation, HIDDEN, Table, ViewCondition};
+use smallvec::SmallVec;
 use types::CqlType;
 
 /// The most bytes of a key column's value, and of a partition key as a whole.
@@ -53,12 +54,15 @@ pub(crate) enum Presence {
 }
 
 /// A view's definition, resolved against its base table.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct View {
     pub(crate) table: Arc<Table>,
     pub(crate) presence: Presence,
-    /// Columns outside of the key that the view shows: id in the base, id in the view.
-    pub(crate) shown: Vec<(ColumnId, ColumnId)>,
+    /// Columns of the view that are copies: those outside of its key that it shows, and the hidden one of [`Presence::Cell`]. Id in the base, id in
+    /// the view; in ascending order of the latter.
+    pub(crate) copied: Vec<(ColumnId, ColumnId)>,
+    /// Of the view's rows.
+    pub(crate) layouts: TableLayouts,
     pub(crate) partition_key: Vec<KeyColumn>,
     pub(crate) clustering: Vec<KeyColumn>,
     base_key_len: usize,
@@ -135,9 +139,15 @@ impl View {
             }
         }
         let presence = presence(base, &table, regular, &shown).map_err(invalid)?;
+        let mut copied = shown;
+        if let Presence::Cell { base, hidden } = presence {
+            copied.push((base, hidden));
+        }
+        copied.sort_unstable_by_key(|(_, to)| *to);
         Ok(Self {
             presence,
-            shown,
+            copied,
+            layouts: TableLayouts::default(),
             partition_key,
             clustering,
             base_key_len: base.partition_key().len(),
@@ -163,23 +173,24 @@ impl View {
     /// The place of a base row in the view; none while it is not in the view. It does not depend on the time: the row of a value that has expired has a
     /// place, and is not there because the value has expired in the view, too.
     pub(crate) fn place(&self, key: &DecoratedKey, row: &Row) -> Option<Place> {
+        type Values<T> = SmallVec<[T; 4]>;
         let base_key = DecoratedKey::components(&key.key, self.base_key_len)?;
-        let base_clustering: Vec<Option<&[u8]>> = row.clustering.components().collect();
+        let base_clustering: Values<Option<&[u8]>> = row.clustering.components().collect();
         let regular = match &self.presence {
             Presence::Row { .. } => None,
-            Presence::Cell { base, .. } => Some(row.cell(*base).filter(|cell| !cell.is_tombstone())?),
+            Presence::Cell { base, .. } => Some(key_cell(row, *base)?),
         };
         let value = |column: &KeyColumn| {
             let value: &[u8] = match column.source {
                 Source::PartitionKey(at) => base_key.get(at).copied()?,
                 Source::Clustering(at) => base_clustering.get(at).copied().flatten()?,
-                Source::Regular => &regular?.value,
+                Source::Regular => regular?.value,
             };
             let holds = column.conditions.iter().all(|condition| condition.holds(&column.ty, value));
             (holds && value.len() <= KEY_MAX).then_some(value)
         };
-        let partition_key: Vec<&[u8]> = self.partition_key.iter().map(value).collect::<Option<_>>()?;
-        let clustering: Vec<Option<&[u8]>> =
+        let partition_key: Values<&[u8]> = self.partition_key.iter().map(value).collect::<Option<_>>()?;
+        let clustering: Values<Option<&[u8]>> =
             self.clustering.iter().map(|column| value(column).map(Some)).collect::<Option<_>>()?;
         let key = DecoratedKey::compose(&partition_key);
         // No partition has such a key.
@@ -188,6 +199,13 @@ impl View {
         }
         let clustering = Clustering::new(&self.table, &clustering);
         Some(Place { key: DecoratedKey::new(key), clustering })
+    }
+
+    /// Whether two versions of a base row surely have one [`View::place`]: all of its key but the regular column is in the base row's own key.
+    pub(crate) fn are_at_one_place(&self, old: &Row, new: &Row) -> bool {
+        let Presence::Cell { base, .. } = self.presence else { return true };
+        let value = |row| key_cell(row, base).map(|cell| cell.value);
+        value(old) == value(new)
     }
 
     /// Whether a reader at `now` sees a row of the view.
@@ -204,6 +222,14 @@ impl View {
             return DecoratedKey::components(&key.key, self.partition_key.len())?.get(at).copied();
         }
         row.clustering.components().nth(self.clustering.iter().position(regular)?)?
+    }
+}
+
+/// The cell of the base's regular column that is in the view's key, unless it is deleted.
+fn key_cell(row: &Row, column: ColumnId) -> Option<CellRef<'_>> {
+    match row.get(column)? {
+        DataRef::Simple(cell) => Some(cell).filter(|cell| !cell.is_tombstone()),
+        DataRef::Complex(_) => None,
     }
 }
 

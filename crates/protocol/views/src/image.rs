@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use mutation::row::ColumnData;
-use mutation::{Cell, Clustering, Complex, ComplexCell, DeletionTime, LivenessInfo, Row, Seconds};
+use mutation::{
+    Cell, CellRef, Clustering, Complex, ComplexCell, DataRef, DeletionTime, LivenessInfo, Row, Seconds,
+};
 use schema::ColumnId;
 
 use crate::View;
@@ -13,47 +15,48 @@ use crate::definition::Presence;
 impl View {
     /// The copy of a base row.
     pub(crate) fn image(&self, clustering: Clustering, base: &Row) -> Row {
-        let mut columns: Vec<(ColumnId, ColumnData)> = Vec::with_capacity(self.shown.len() + 1);
-        for (from, to) in &self.shown {
-            columns.extend(base.column(*from).map(|data| (*to, data.clone())));
-        }
-        let mut liveness = LivenessInfo::NONE;
-        match &self.presence {
-            Presence::Cell { base: from, hidden } => {
-                columns.extend(base.column(*from).map(|data| (*hidden, data.clone())));
+        let mut image = match self.hidden_map(base) {
+            None => base.copy_columns(clustering, &self.copied, &self.layouts, &self.table),
+            Some(hidden) => {
+                let copied = self.copied.iter();
+                let copied = copied.filter_map(|(from, to)| Some((*to, base.column(*from)?.clone())));
+                Row::from_columns(clustering, copied.chain([hidden]).collect())
             }
-            Presence::Row { hidden, others } => {
-                liveness = base.liveness;
-                columns.extend(hidden.and_then(|hidden| Some((hidden, hidden_map(base, others)?))));
-            }
-        }
-        let mut image = Row::from_columns(clustering, columns);
-        image.liveness = liveness;
+        };
         image.deletion = base.deletion;
+        if let Presence::Row { .. } = self.presence {
+            image.liveness = base.liveness;
+        }
         image
+    }
+
+    /// The hidden map of a row: the existence of the row by base columns that the view does not show.
+    fn hidden_map(&self, base: &Row) -> Option<(ColumnId, ColumnData)> {
+        let Presence::Row { hidden: Some(hidden), others } = &self.presence else { return None };
+        let mut cells = Vec::new();
+        for (id, name) in others {
+            match base.get(*id) {
+                None => {}
+                Some(DataRef::Simple(cell)) => {
+                    cells.push(ComplexCell { path: path(name, &[]), cell: without_value(cell) });
+                }
+                Some(DataRef::Complex(complex)) => cells.extend(complex.cells.iter().map(|element| {
+                    let cell = without_value((&element.cell).into());
+                    ComplexCell { path: path(name, &element.path), cell }
+                })),
+            }
+        }
+        if cells.is_empty() {
+            return None;
+        }
+        cells.sort_by(|left, right| left.path.cmp(&right.path));
+        Some((*hidden, ColumnData::Complex(Complex { cells, ..Complex::empty() })))
     }
 }
 
-/// The hidden map of a row: the existence of the row by base columns that the view does not show.
-fn hidden_map(base: &Row, others: &[(ColumnId, String)]) -> Option<ColumnData> {
-    let without_value = |cell: &Cell| Cell { value: Bytes::new(), ..cell.clone() };
-    let mut cells = Vec::new();
-    for (id, name) in others {
-        match base.column(*id) {
-            None => {}
-            Some(ColumnData::Simple(cell)) => {
-                cells.push(ComplexCell { path: path(name, &[]), cell: without_value(cell) });
-            }
-            Some(ColumnData::Complex(complex)) => cells.extend(complex.cells.iter().map(|element| {
-                ComplexCell { path: path(name, &element.path), cell: without_value(&element.cell) }
-            })),
-        }
-    }
-    if cells.is_empty() {
-        return None;
-    }
-    cells.sort_by(|left, right| left.path.cmp(&right.path));
-    Some(ColumnData::Complex(Complex { cells, ..Complex::empty() }))
+fn without_value(cell: CellRef<'_>) -> Cell {
+    let CellRef { timestamp, ttl, local_deletion, .. } = cell;
+    Cell { timestamp, ttl, local_deletion, value: Bytes::new() }
 }
 
 /// The path of a cell in the hidden map: the name's length, the name, the path of the element.
@@ -67,6 +70,19 @@ fn path(name: &str, element: &[u8]) -> Bytes {
 
 /// The content of `after` beyond `before`, two copies of one base row at one place, of which the second knows all that the first does.
 pub(crate) fn difference(before: &Row, after: &Row, now: Seconds) -> Row {
+    let mut changed = match (before.encoded_cells(), after.encoded_cells()) {
+        // Cells of another time are other cells.
+        (Some(old), Some(new)) if old.timestamp() != new.timestamp() => after.clone(),
+        _ => Row::from_columns(after.clustering.clone(), changed_columns(before, after, now)),
+    };
+    let (liveness, deletion) = (after.liveness, after.deletion);
+    changed.liveness = if liveness == before.liveness { LivenessInfo::NONE } else { liveness };
+    changed.deletion = if deletion.supersedes(&before.deletion) { deletion } else { DeletionTime::LIVE };
+    changed
+}
+
+/// The columns of [`difference`].
+fn changed_columns(before: &Row, after: &Row, now: Seconds) -> Vec<(ColumnId, ColumnData)> {
     let mut columns: Vec<(ColumnId, ColumnData)> = Vec::new();
     for (id, new) in after.columns() {
         match (before.column(*id), new) {
@@ -88,14 +104,7 @@ pub(crate) fn difference(before: &Row, after: &Row, now: Seconds) -> Row {
             }
         }
     }
-    let mut changed = Row::from_columns(after.clustering.clone(), columns);
-    if after.liveness != before.liveness {
-        changed.liveness = after.liveness;
-    }
-    if after.deletion.supersedes(&before.deletion) {
-        changed.deletion = after.deletion;
-    }
-    changed
+    columns
 }
 
 /// The content of `new` beyond `old`. The hidden map has no deletion of its own, as it is of several columns: an element that is gone, and neither

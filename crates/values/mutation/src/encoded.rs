@@ -163,6 +163,30 @@ impl EncodedCells {
         Some(Self { layout, timestamp, is_lasting, bytes })
     }
 
+    /// Copies of some cells as those of another table, as [`crate::Row::copy_columns`]; none when there are none of them, or the other table's columns
+    /// have no layout.
+    pub(crate) fn copy_columns(
+        &self,
+        columns: &[(ColumnId, ColumnId)],
+        layouts: &TableLayouts,
+        table: &Arc<Table>,
+    ) -> Option<Self> {
+        let places = columns.iter().filter_map(|(from, to)| Some((self.place(*from)?, *to)));
+        let layout = layouts.of(table, places.clone().map(|(_, to)| to))?;
+        let count = layout.ids.len();
+        let mut out = Vec::with_capacity(self.bytes.len());
+        out.resize(count * 4, 0);
+        let mut is_lasting = true;
+        for (number, (place, _)) in places.enumerate() {
+            let (cell, start) = (self.cell_bytes(place), out.len());
+            out.extend_from_slice(cell);
+            out[start] = number as u8;
+            is_lasting &= cell[1] & (CELL_TTL | CELL_TOMBSTONE) == 0;
+            put_end(number, &mut out);
+        }
+        Some(Self { layout, timestamp: self.timestamp, is_lasting, bytes: out.into() })
+    }
+
     /// Cells in the encoding of an update of this timestamp, checked by the codec, with their ends.
     pub(crate) fn of_update(
         layout: Arc<RowLayout>,
@@ -422,12 +446,13 @@ fn put_tombstone(number: u8, local: Seconds, out: &mut Vec<u8>) {
 
 /// Appends a cell that is not a tombstone.
 fn put_value(number: u8, ttl: Option<(Seconds, Seconds)>, value: &[u8], out: &mut Vec<u8>) {
-    let mut flags = if ttl.is_some() { CELL_TTL } else { 0 };
-    flags |= if value.is_empty() { 0 } else { CELL_VALUE };
-    out.extend_from_slice(&[number, flags, 0]);
-    if let Some((ttl, expires)) = ttl {
-        out.extend_from_slice(&ttl.to_be_bytes());
-        out.extend_from_slice(&expires.to_be_bytes());
+    let value_flag = if value.is_empty() { 0 } else { CELL_VALUE };
+    match ttl {
+        Some((ttl, expires)) => {
+            let ([a, b, c, d], [e, f, g, h]) = (ttl.to_be_bytes(), expires.to_be_bytes());
+            out.extend_from_slice(&[number, CELL_TTL | value_flag, 0, a, b, c, d, e, f, g, h]);
+        }
+        None => out.extend_from_slice(&[number, value_flag, 0]),
     }
     if !value.is_empty() {
         put_bytes(value, out);

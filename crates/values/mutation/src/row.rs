@@ -199,6 +199,24 @@ impl Row {
         Self { clustering, liveness: LivenessInfo::NONE, deletion: DeletionTime::LIVE, columns }
     }
 
+    /// A row of another table with copies of some columns of this one. `columns` has their ids here and there, in ascending order of the
+    /// latter. Encoded cells stay encoded, with a layout of `layouts`, which are those of `table`.
+    pub fn copy_columns(
+        &self,
+        clustering: Clustering,
+        columns: &[(ColumnId, ColumnId)],
+        layouts: &TableLayouts,
+        table: &Arc<Table>,
+    ) -> Self {
+        if let Columns::Encoded(cells) = &self.columns
+            && let Some(cells) = cells.copy_columns(columns, layouts, table)
+        {
+            return Self::encoded(clustering, cells);
+        }
+        let copied = columns.iter().filter_map(|(from, to)| Some((*to, self.column(*from)?.clone())));
+        Self::from_columns(clustering, copied.collect())
+    }
+
     /// Gives a row without columns these cells.
     ///
     /// # Panics

@@ -56,13 +56,11 @@ impl PartitionUpdate {
 
     /// A row with the deletions around it, and without the cells that they hide.
     pub fn row_at(&self, clustering: &Clustering) -> Row {
-        let mut row = Row::new(clustering.clone());
-        row.deletion = self.deletion_at(clustering);
-        if let Some(own) = row_of(self.rows(), clustering) {
-            let mut own = own.clone();
-            own.normalise();
-            row.merge(own, &self.table);
-        }
+        let deletion = self.deletion_at(clustering);
+        let own = row_of(self.rows(), clustering);
+        let mut row = own.map_or_else(|| Row::new(clustering.clone()), Row::clone);
+        row.deletion = row.deletion.max(deletion);
+        row.normalise();
         row
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use mutation::row::ColumnData;
-use mutation::{Cell, Clustering, Complex, ComplexCell, DataRef, DeletionTime, Row, RowLayout};
+use mutation::{Cell, Clustering, Complex, ComplexCell, DataRef, DeletionTime, Row, RowLayout, TableLayouts};
 use proptest::prelude::*;
 use schema::{ColumnId, ColumnKind, Table, TableBuilder, TableId};
 use types::CqlType;
@@ -76,6 +76,33 @@ fn encoded_cells_are_those_that_were_encoded() {
     assert!(RowLayout::new(&table, reordered).is_none(), "columns in order");
     assert!(RowLayout::new(&table, []).is_none(), "at least one");
     assert!(RowLayout::new(&table, [ColumnId(1_000)]).is_none(), "of the table");
+}
+
+#[test]
+fn copied_columns_are_encoded_if_they_were() {
+    let (from, to, layouts) = (plain_table(), plain_table(), TableLayouts::default());
+    let id = |table: &Table, name: &str| table.column(name).expect("a column of the table").id;
+    let cells =
+        [Cell::live(5, value_of(200)), Cell::expiring(5, 10, 90, value_of(3)), Cell::tombstone(5, 77)];
+    let columns = ["a", "c", "d"].into_iter().zip(cells);
+    let columns = columns.map(|(name, cell)| (id(&from, name), ColumnData::Simple(cell))).collect();
+    let apart = Row::from_columns(Clustering::empty(), columns);
+    // Each set of columns of the copy, which has them in another order; column b is not there.
+    let sources = [("d", "a"), ("a", "b"), ("b", "c"), ("c", "d")];
+    let pairs = sources.map(|(here, there)| (id(&from, here), id(&to, there)));
+    for chosen in 0..1usize << pairs.len() {
+        let chosen = pairs.iter().enumerate().filter(|(at, _)| chosen >> at & 1 == 1).map(|(_, pair)| *pair);
+        let chosen: Vec<(ColumnId, ColumnId)> = chosen.collect();
+        let [encoded, plain] = [with_encoded_cells(apart.clone(), &from), apart.clone()]
+            .map(|row| row.copy_columns(Clustering::empty(), &chosen, &layouts, &to));
+        assert_eq!(encoded, plain, "{chosen:?}");
+        assert_eq!(encoded.encoded_cells().is_some(), plain.column_count() > 0, "{chosen:?}");
+        assert_eq!(encoded.is_lasting(), plain.is_lasting(), "{chosen:?}");
+        for (here, there) in &chosen {
+            let there = encoded.column(*there);
+            assert_eq!(there, apart.column(*here), "{chosen:?}");
+        }
+    }
 }
 
 /// A row of these columns of [`plain_table`], with values that name their time.
