@@ -193,7 +193,8 @@ impl Lwt {
             let _under_way = Admission(&self.context).admit_own(view)?;
             let owned = Admission(&self.context).check_voter(view.topology_version(), place.table, place.key);
             owned.map_err(|refusal| PeerError::StaleTopology(refusal.message))?;
-            let vote = self.vote_here(place.table.id, place.key, request, self.context.trace());
+            // Apart: it is kilobytes, which each step on its way would move, and a request to another node would have room for.
+            let vote = Box::pin(self.vote_here(place.table.id, place.key, request, self.context.trace()));
             return match self.context.rt().timeout_at(deadline, vote).await {
                 Ok(vote) => vote,
                 Err(_) => Err(PeerError::Silent("timed out".to_owned())),
