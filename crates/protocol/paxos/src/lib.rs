@@ -8,10 +8,12 @@
 pub mod acceptor;
 mod ballot;
 pub mod proposer;
+mod sole;
 
 pub use acceptor::{AcceptorState, Reply, Request, Step, step};
 pub use ballot::{Ballot, BallotClock};
 pub use proposer::{Action, Failure, Proposer};
+pub use sole::{choose_alone, promise_alone};
 
 /// A value that stands for election: a write, or nothing, which is proposed to be sure that nothing older still stands.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -29,3 +31,12 @@ pub struct Proposal<V> {
 
 /// How many writes before it a proposal names.
 pub const AFTER_MAX: usize = 16;
+
+impl<V> Proposal<V> {
+    /// The proposal of a round that decides anew, behind the last commit.
+    fn decided(ballot: Ballot, last: Option<&Self>, value: Option<V>) -> Self {
+        let before = last.into_iter();
+        let before = before.flat_map(|last| std::iter::once(last.id).chain(last.after.iter().copied()));
+        Self { ballot, id: ballot, after: before.take(AFTER_MAX).collect(), value }
+    }
+}

@@ -172,6 +172,11 @@ impl<V: Clone> Proposer<V> {
         Action::Send { sending: self.sending, to, request }
     }
 
+    /// Whether no write of this request may have been accepted anywhere so far.
+    pub fn is_fresh(&self) -> bool {
+        self.own.is_empty() && matches!(self.phase, Phase::Idle)
+    }
+
     /// Takes a reply, or that there will be none.
     pub fn reply(&mut self, sending: u32, voter: usize, reply: Option<Reply<V>>) -> Action<V> {
         assert!(voter < self.voters, "voters are numbered from 0");
@@ -315,10 +320,7 @@ impl<V: Clone> Proposer<V> {
             self.phase = Phase::Idle;
             return Action::Nothing;
         }
-        let last = self.last_commit();
-        let before = last.iter().flat_map(|last| std::iter::once(last.id).chain(last.after.iter().copied()));
-        let after = before.take(AFTER_MAX).collect();
-        let proposal = Proposal { ballot: self.ballot, id: self.ballot, after, value };
+        let proposal = Proposal::decided(self.ballot, self.last_commit(), value);
         self.phase = Phase::Proposing { proposal: proposal.clone(), finishes: false };
         self.send((0..self.voters).collect(), Request::Propose(proposal))
     }

@@ -44,6 +44,8 @@ pub(super) enum Decided {
     Nothing(ReadPage),
     /// This is chosen, and to be committed.
     Chosen(Proposal<Value>),
+    /// The write is committed at all replicas.
+    Committed,
 }
 
 /// The number of a sending, the voter, and its reply.
@@ -57,7 +59,7 @@ pub(super) struct Driver<'a> {
     command: &'a ReadCommand,
     pub(super) key: &'a DecoratedKey,
     pub(super) options: CasOptions,
-    voters: Replicas,
+    pub(super) voters: Replicas,
     required: usize,
     is_read: bool,
     /// Every replica is a voter, and not only those of one of several datacenters.
@@ -171,6 +173,11 @@ impl<'a> Driver<'a> {
         let rt = self.lwt.context.rt();
         // A topology change waits for rounds that are under way: refused between two of their steps they would end uncertain.
         let _under_way = self.lwt.context.fence().enter();
+        if proposer.is_fresh()
+            && let Some(decided) = Box::pin(self.run_alone(decide)).await?
+        {
+            return Ok(decided);
+        }
         let mut asked: Asked<'_> = FuturesUnordered::new();
         let mut found = ReadPage::default();
         let mut contentions = 0;
@@ -256,7 +263,7 @@ impl<'a> Driver<'a> {
         self.lwt.context.note(trace, said);
     }
 
-    fn ballot(&self, above: Ballot) -> Ballot {
+    pub(super) fn ballot(&self, above: Ballot) -> Ballot {
         let ballot = self.lwt.state.next_ballot(self.lwt.context.rt().wall_micros(), above);
         assert!(ballot.micros >= above.micros, "ballots never go back");
         ballot
@@ -277,7 +284,7 @@ impl<'a> Driver<'a> {
         (sending, voter, reply)
     }
 
-    async fn read(&self) -> Result<ReadPage, RequestError> {
+    pub(super) async fn read(&self) -> Result<ReadPage, RequestError> {
         self.read_all(self.command).await
     }
 
@@ -296,7 +303,7 @@ impl<'a> Driver<'a> {
 
     /// Refuses a write whose commit could not be stored, by this node's limit: voters look at theirs. Images of CDC and rows of views follow
     /// from the rows before, too, of which the condition may have read a part.
-    async fn check_size(
+    pub(super) async fn check_size(
         &self,
         found: &ReadPage,
         update: Option<&PartitionUpdate>,
@@ -337,7 +344,7 @@ impl<'a> Driver<'a> {
         self.expired(contentions, failure)
     }
 
-    fn expired(&self, contentions: u32, failure: Expired) -> RequestError {
+    pub(super) fn expired(&self, contentions: u32, failure: Expired) -> RequestError {
         let consistency = self.options.serial;
         let (received, required) = (failure.received as u32, failure.required as u32);
         if self.is_read {

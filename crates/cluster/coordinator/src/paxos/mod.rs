@@ -16,6 +16,7 @@ mod options;
 mod requests;
 mod settle;
 mod size;
+mod sole;
 pub(crate) mod state;
 mod stats;
 mod store;

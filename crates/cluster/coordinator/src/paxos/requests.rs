@@ -72,6 +72,10 @@ impl Lwt {
                 driver.commit(proposal, options.commit).await.map_err(fail)?;
                 Ok(CasOutcome::Applied)
             }
+            Decided::Committed => {
+                self.state.count(|stats| stats.applied += 1);
+                Ok(CasOutcome::Applied)
+            }
         }
     }
 
@@ -114,7 +118,7 @@ impl Lwt {
         loop {
             match driver.run(&mut proposer, &mut nothing).await {
                 Ok(Decided::Nothing(page)) => return Ok(page),
-                Ok(Decided::Chosen(_)) => panic!("a read proposes nothing"),
+                Ok(Decided::Chosen(_) | Decided::Committed) => panic!("a read proposes nothing"),
                 Err(driver::Failure::Request(error) | driver::Failure::Decide(error)) => {
                     driver = driver.anew(&error, &mut proposer).await?.ok_or(error)?;
                 }
