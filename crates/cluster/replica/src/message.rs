@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use engine::{
     Candidates, EngineStats, FragmentsPage, FragmentsRead, Incoming, LocalFigures, Marked, NearestQuery,
-    OrderedPlaces, OrderedScan, OwnedRanges, RepairedWatermark, Rewrite, RewriteReport, Sampled, StopRequest,
-    TableHistograms, TableSize, TokenSpan,
+    OrderedPlaces, OrderedScan, OwnedRanges, RepairedWatermark, Rewrite, RewriteReport, Sampled,
+    SstableFigures, StopRequest, TableHistograms, TableSize, TokenSpan,
 };
 use mutation::{DecoratedKey, PartitionRange, PartitionUpdate, Repaired};
 use rt::Instant;
@@ -46,6 +46,11 @@ pub enum TableOperation {
     /// Stop the compactions that begin by themselves, or allow them again, until the node ends.
     SetAutoCompaction {
         /// Whether they are allowed.
+        is_on: bool,
+    },
+    /// Purge no tombstones, or purge them again, until the node ends.
+    SetTombstoneGc {
+        /// Whether they are purged.
         is_on: bool,
     },
     /// Hard-link the SSTables.
@@ -142,6 +147,12 @@ rt::shard_calls! {
         /// Paths of the data files that hold a partition that the shard owns.
         #[derive(Clone, Debug)]
         SstablesOf { table: TableId, key: DecoratedKey } -> Result<Vec<PathBuf>, ReplicaError>,
+        /// The SSTables of a table.
+        #[derive(Clone, Debug)]
+        SstablesOfShard { table: TableId } -> Result<Vec<SstableFigures>, ReplicaError>,
+        /// Names of the commit log's segments that hold entries, and of those that wait for the archive.
+        #[derive(Clone, Debug)]
+        CommitLogSegments {} -> [Vec<String>; 2],
         /// The sources that may hold something of a partition that the shard owns.
         #[derive(Clone, Debug)]
         FragmentSources { table: TableId, key: DecoratedKey } -> Result<Vec<String>, ReplicaError>,

@@ -6,10 +6,10 @@ use rt::{Group, Rt};
 use schema::TableId;
 
 use crate::message::{
-    AdoptImport, Apply, AwaitImport, BuiltIndexes, FragmentSources, Fragments, HistogramsOfShard, Increment,
-    LocalFiguresOfShard, MakeDurable, Nearest, Operate, PartitionKeys, RangeRepaired, Read, RewriteSstables,
-    Sample, SampledTokens, ScanIndex, SetRepaired, SetRepairedUpto, SetSchema, SstablesOf, Stats,
-    StopOperations, TableSizeOfShard, TakeMark,
+    AdoptImport, Apply, AwaitImport, BuiltIndexes, CommitLogSegments, FragmentSources, Fragments,
+    HistogramsOfShard, Increment, LocalFiguresOfShard, MakeDurable, Nearest, Operate, PartitionKeys,
+    RangeRepaired, Read, RewriteSstables, Sample, SampledTokens, ScanIndex, SetRepaired, SetRepairedUpto,
+    SetSchema, SstablesOf, SstablesOfShard, Stats, StopOperations, TableSizeOfShard, TakeMark,
 };
 use crate::{
     Replica, ReplicaConfig, ReplicaError, ShardRequest, ShardResponse, SnapshotContent, TableOperation,
@@ -92,6 +92,8 @@ async fn answer(replica: &Replica, request: ShardRequest) -> ShardResponse {
         HistogramsOfShard { table } => replica.engine().table_histograms(table).map(Box::new),
         SampledTokens { table } => replica.engine().sampled_tokens(table),
         SstablesOf { table, key } => replica.engine().sstables_of(table, &key).await.map_err(ReplicaError::from),
+        SstablesOfShard { table } => replica.engine().sstable_figures(table).await.map_err(ReplicaError::from),
+        CommitLogSegments {  } => replica.engine().commitlog_segments(),
         FragmentSources { table, key } => {
             replica.engine().fragment_sources(table, &key).map_err(ReplicaError::from)
         },
@@ -113,6 +115,7 @@ async fn operate(engine: Engine, table: TableId, operation: TableOperation) -> R
         TableOperation::Drop { at_micros } => engine.drop_table(table, at_micros).await?,
         TableOperation::RebuildIndexes { names } => engine.rebuild_indexes(table, &names).await?,
         TableOperation::SetAutoCompaction { is_on } => engine.set_auto_compaction(table, is_on)?,
+        TableOperation::SetTombstoneGc { is_on } => engine.set_tombstone_gc(table, is_on)?,
         TableOperation::Snapshot { name, content } => match content {
             SnapshotContent::Written => engine.snapshot(table, &name).await?,
             SnapshotContent::Sound => engine.snapshot_of_sound(table, &name).await?,

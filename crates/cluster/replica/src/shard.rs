@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use engine::{
     Engine, EngineStats, LocalFigures, Marked, RepairedWatermark, Rewrite, RewriteReport, Sampled,
-    StopRequest, TableHistograms, TableSize, TokenSpan,
+    SstableFigures, StopRequest, TableHistograms, TableSize, TokenSpan,
 };
 use futures_util::future::{join_all, try_join_all};
 use mutation::{DecoratedKey, PartitionUpdate, Repaired, Row};
@@ -446,6 +446,24 @@ impl Replica {
     pub async fn sstables_of(&self, table: TableId, key: Vec<u8>) -> Result<Vec<PathBuf>, ReplicaError> {
         let key = DecoratedKey::new(key.into());
         self.call(self.shard_of(table, key.token), message::SstablesOf { table, key }).await
+    }
+
+    /// The SSTables of a table on all shards.
+    ///
+    /// # Errors
+    /// [`ReplicaError::UnknownTable`]; [`ReplicaError::Storage`] when the size of a file cannot be read.
+    pub async fn sstables(&self, table: TableId) -> Result<Vec<SstableFigures>, ReplicaError> {
+        let shards = join_all(self.0.port.ask_each(message::SstablesOfShard { table })).await;
+        shards.into_iter().collect::<Result<Vec<_>, _>>().map(|all| all.into_iter().flatten().collect())
+    }
+
+    /// Names of the commit log's segments that hold entries, and of those that wait for the archive, of all shards.
+    pub async fn commitlog_segments(&self) -> [Vec<String>; 2] {
+        let mut all = [Vec::new(), Vec::new()];
+        for shard in join_all(self.0.port.ask_each(message::CommitLogSegments {})).await {
+            all.iter_mut().zip(shard).for_each(|(all, names)| all.extend(names));
+        }
+        all
     }
 
     /// Has all shards count which partitions of a table are asked for from now on, in so many places each, or end that with none.

@@ -12,6 +12,7 @@ mod http_connections;
 mod metrics;
 mod names;
 mod node;
+mod node_metrics;
 mod prometheus;
 mod repair_options;
 mod repairs;

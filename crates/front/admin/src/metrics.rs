@@ -32,6 +32,7 @@ impl ShardFigures {
     /// The metrics of a shard as a whole.
     const METRICS: &[Metric<Self>] = metrics! {
         counter "scylla_reactor_cpu_busy_ms" "CPU time of a shard's tasks, milliseconds." |s| s.groups.iter().map(|(_, group)| group.run_ns).sum::<u64>() as f64 / 1e6;
+        counter "scylla_storage_proxy_coordinator_cas_total_operations" "Conditional writes and serial reads." |s| [&s.serial_reads, &s.conditional_writes].iter().flat_map(|requests| requests.latencies.buckets).sum::<u64>() as f64;
     };
 }
 

@@ -12,7 +12,10 @@ use coordinator::{
     BatchlogStats, ClusterView, HintFigures, ReplicationStats, RequestFigures, ViewBuildStatus, ViewCheck,
     ViewCheckError, ViewCheckStatus, ViewNode,
 };
-use engine::{EngineStats, Rewrite, RewriteReport, Sampled, SnapshotRecord, StopRequest, TableHistograms};
+use engine::{
+    EngineStats, Rewrite, RewriteReport, Sampled, SnapshotRecord, SstableFigures, StopRequest,
+    TableHistograms,
+};
 use membership::{FetchFigures, TopologyRequest};
 use repair::Repair;
 use replica::{Imported, ReplicaError, SnapshotContent, SnapshotError, TableOperation};
@@ -162,6 +165,8 @@ pub struct ClientFigures {
     pub protocol_version: u8,
     /// Name of the role; `anonymous` without a login.
     pub username: String,
+    /// The service level that gives its role's shares.
+    pub service_level: String,
     /// The keyspace in use.
     pub keyspace: Option<String>,
     /// Requests since the connection began.
@@ -270,6 +275,15 @@ pub trait Node {
     /// [`ReplicaError`] when the table is unknown, or a file cannot be read.
     fn sstables_of(&self, table: TableId, key: Vec<u8>)
     -> LocalBoxFuture<Result<Vec<PathBuf>, ReplicaError>>;
+    /// The SSTables of a table.
+    ///
+    /// # Errors
+    /// [`ReplicaError`] when the table is unknown, or the size of a file cannot be read.
+    fn sstables(&self, table: TableId) -> LocalBoxFuture<Result<Vec<SstableFigures>, ReplicaError>>;
+    /// The indexes that can be queried on every shard, by table and name.
+    fn built_indexes(&self) -> LocalBoxFuture<Vec<(TableId, String)>>;
+    /// Names of the commit log's segments that hold entries, and of those that wait for the archive.
+    fn commitlog_segments(&self) -> LocalBoxFuture<[Vec<String>; 2]>;
     /// The directory of a table's SSTables.
     fn table_directory(&self, table: &Table) -> PathBuf;
     /// How unlikely a node's silence is: minus the decimal logarithm of its chance; 0 for one that is down or unknown.
@@ -337,6 +351,8 @@ pub trait Node {
     fn request_stop(&self);
     /// Microseconds since the epoch.
     fn now_micros(&self) -> i64;
+    /// Waits.
+    fn sleep(&self, time: Duration) -> LocalBoxFuture<()>;
     /// This node's repair service, on shard 0; none while the node has no ring.
     fn repair(&self) -> Option<Repair> {
         None

@@ -27,6 +27,7 @@ pub(crate) async fn answer(
         "repair_async"
             | "repair_status"
             | "active_repair"
+            | "force_terminate"
             | "force_terminate_repair"
             | "repairs"
             | "repair_history"
@@ -49,7 +50,7 @@ pub(crate) async fn answer(
             let running = repair.statuses().into_iter().filter(|job| job.state == JobState::Running);
             Ok(Answer::json(&json!(running.map(|job| job.id).collect::<Vec<_>>())))
         }
-        ("POST", "force_terminate_repair", []) => terminate(&repair, call).await,
+        ("POST", "force_terminate" | "force_terminate_repair", []) => terminate(&repair, call).await,
         ("GET", "repairs", []) => {
             Ok(Answer::json(&json!(repair.statuses().iter().map(job).collect::<Vec<_>>())))
         }

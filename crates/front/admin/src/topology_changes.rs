@@ -10,7 +10,7 @@ use cluster::state::{ChangeStep, ClusterState, MemberStatus, TopologyChange};
 use serde_json::{Value, json};
 use topology::{HostId, NodeIndex};
 
-use crate::{Answer, Call, Node, names};
+use crate::{Answer, Call, Node, ShardFigures, names};
 
 /// Answers requests about topology changes; none for any other.
 pub(crate) async fn answer(
@@ -172,6 +172,19 @@ fn removal_status(node: &Rc<dyn Node>) -> String {
     }
 }
 
+/// How much of the streaming is done, and of how much. Files come first; the ranges are compared when they are here.
+fn progress(shards: &[ShardFigures]) -> (u64, u64) {
+    let sum = |of: fn(&FetchFigures) -> u64| shards.iter().map(|shard| of(&shard.fetch)).sum::<u64>();
+    let files = (sum(|f| f.file_bytes), sum(|f| f.file_bytes_total));
+    if files.0 < files.1 { files } else { (sum(|f| f.ranges_done), sum(|f| f.ranges_total)) }
+}
+
+/// The finished share of this node's streaming; 0 before it has begun.
+pub(crate) fn finished_share(shards: &[ShardFigures]) -> f64 {
+    let (part, whole) = progress(shards);
+    part as f64 / whole.max(1) as f64
+}
+
 /// The topology change that is under way, and the progress of this node's streaming.
 async fn status(node: &Rc<dyn Node>) -> Value {
     let shards = node.figures().await;
@@ -179,10 +192,8 @@ async fn status(node: &Rc<dyn Node>) -> Value {
     let (done, total) = (sum(|f| f.ranges_done), sum(|f| f.ranges_total));
     let began = shards.iter().map(|shard| shard.fetch.began_micros).filter(|began| *began > 0).min();
     let elapsed = began.map(|began| (node.now_micros() - began).max(0) / 1_000);
-    // Files come first; the ranges are compared when they are here.
-    let (files, files_total) = (sum(|f| f.file_bytes), sum(|f| f.file_bytes_total));
     let known = shards.iter().all(|shard| shard.fetch.file_bytes_known || !shard.fetch.active);
-    let (part, whole) = if files < files_total { (files, files_total) } else { (done, total) };
+    let (part, whole) = progress(&shards);
     let left = elapsed.filter(|_| known && part > 0 && part < whole).map(|elapsed| {
         let (part, whole) = (i128::from(part), i128::from(whole));
         i64::try_from(i128::from(elapsed) * (whole - part) / part).unwrap_or(i64::MAX)

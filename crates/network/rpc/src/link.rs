@@ -163,6 +163,12 @@ impl Link {
         pushed
     }
 
+    /// A call ends without an answer in time.
+    fn timed_out(&self, verb: Verb) {
+        self.shard.counters.verb(verb, |stats| stats.timeouts += 1);
+        self.stats.timed_out();
+    }
+
     /// Calls a shard of the peer.
     pub(crate) async fn call(
         self: Rc<Self>,
@@ -174,7 +180,7 @@ impl Link {
         let counters = &self.shard.counters;
         let now = self.shard.rt.now();
         if deadline <= now {
-            counters.verb(verb, |stats| stats.timeouts += 1);
+            self.timed_out(verb);
             return Err(RpcError::TimedOut);
         }
         let bytes = HEADER_LEN + body.iter().map(Bytes::len).sum::<usize>();
@@ -463,8 +469,7 @@ impl LinkTask {
             self.timer = None;
             let now = self.link.shard.rt.now();
             self.swept_at = now;
-            let expired = |verb| self.link.shard.counters.verb(verb, |stats| stats.timeouts += 1);
-            self.link.calls.borrow_mut().expire(now, expired);
+            self.link.calls.borrow_mut().expire(now, |verb| self.link.timed_out(verb));
             if now >= self.checked_at + keepalive
                 && let Some(end) = self.check(now)
             {

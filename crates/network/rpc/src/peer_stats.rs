@@ -68,6 +68,8 @@ peer_stats! {
     expired_unsent: Amount = Amount::plus,
     /// Dropped because there was no connection, or it broke before they were written.
     unsent: Amount = Amount::plus,
+    /// Calls that ended without an answer in time.
+    timeouts: u64 = u64::wrapping_add,
     /// Waiting to be written.
     pending: Amount = Amount::plus,
     /// Open connections that the shard has made.
@@ -103,6 +105,10 @@ impl PeerCounters {
 
     pub(crate) fn unsent(&self, bytes: usize) {
         Amount::add(&self.unsent, bytes);
+    }
+
+    pub(crate) fn timed_out(&self) {
+        self.timeouts.set(self.timeouts.get() + 1);
     }
 
     pub(crate) fn attempt(&self) {

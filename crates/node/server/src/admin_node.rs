@@ -19,7 +19,7 @@ use coordinator::{
     ClusterView, HintFigures, SchemaChangeError, ViewBuildStatus, ViewCheck, ViewCheckError, ViewCheckStatus,
     ViewNode,
 };
-use engine::{Rewrite, RewriteReport, Sampled, SnapshotRecord, StopRequest, TableHistograms};
+use engine::{Rewrite, RewriteReport, Sampled, SnapshotRecord, SstableFigures, StopRequest, TableHistograms};
 use futures_util::future::join_all;
 use membership::{Membership, TopologyChanges, TopologyRequest};
 use replica::{
@@ -401,16 +401,20 @@ impl Node for View {
     }
 
     fn clients(&self) -> LocalBoxFuture<Vec<ClientFigures>> {
-        let sessions = self.shard.front().sessions().clone();
+        let (sessions, schema) = (self.shard.front().sessions().clone(), self.schema());
         Box::pin(async move {
-            let one = |info: ConnectionInfo| ClientFigures {
-                address: info.address,
-                encrypted: info.encrypted,
-                protocol_version: info.protocol_version.unwrap_or(0),
-                username: info.username.unwrap_or_else(|| "anonymous".to_owned()),
-                keyspace: info.keyspace_name,
-                requests: info.request_count,
-                driver: [info.driver_name, info.driver_version],
+            let one = |info: ConnectionInfo| {
+                let username = info.username.unwrap_or_else(|| "anonymous".to_owned());
+                ClientFigures {
+                    address: info.address,
+                    encrypted: info.encrypted,
+                    protocol_version: info.protocol_version.unwrap_or(0),
+                    service_level: auth::roles::service_level(&schema, &username).shares_of,
+                    username,
+                    keyspace: info.keyspace_name,
+                    requests: info.request_count,
+                    driver: [info.driver_name, info.driver_version],
+                }
             };
             sessions.connections().await.into_iter().map(one).collect()
         })
@@ -461,6 +465,21 @@ impl Node for View {
     ) -> LocalBoxFuture<Result<Vec<PathBuf>, ReplicaError>> {
         let replica = self.shard.replica().clone();
         Box::pin(async move { replica.sstables_of(table, key).await })
+    }
+
+    fn sstables(&self, table: TableId) -> LocalBoxFuture<Result<Vec<SstableFigures>, ReplicaError>> {
+        let replica = self.shard.replica().clone();
+        Box::pin(async move { replica.sstables(table).await })
+    }
+
+    fn built_indexes(&self) -> LocalBoxFuture<Vec<(TableId, String)>> {
+        let replica = self.shard.replica().clone();
+        Box::pin(async move { replica.built_indexes().await })
+    }
+
+    fn commitlog_segments(&self) -> LocalBoxFuture<[Vec<String>; 2]> {
+        let replica = self.shard.replica().clone();
+        Box::pin(async move { replica.commitlog_segments().await })
     }
 
     fn table_directory(&self, table: &Table) -> PathBuf {
@@ -542,5 +561,10 @@ impl Node for View {
 
     fn now_micros(&self) -> i64 {
         self.rt.wall_micros()
+    }
+
+    fn sleep(&self, time: Duration) -> LocalBoxFuture<()> {
+        let rt = self.rt.clone();
+        Box::pin(async move { rt.sleep(time).await })
     }
 }

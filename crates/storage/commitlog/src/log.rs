@@ -463,6 +463,14 @@ impl CommitLog {
         synced
     }
 
+    /// Names of the segments that hold entries, and of those that are complete and not in the archive yet.
+    pub fn segment_names(&self) -> [Vec<String>; 2] {
+        let state = self.0.state.borrow();
+        let name = |path: &PathBuf| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let live = state.segments.iter().map(|segment| name(&segment.path)).collect();
+        [live, state.to_archive.iter().map(name).collect()]
+    }
+
     /// Figures of this moment.
     pub fn stats(&self) -> CommitLogStats {
         let state = self.0.state.borrow();

@@ -347,6 +347,24 @@ impl Engine {
         Ok(())
     }
 
+    /// Has compactions purge no tombstone of a table that begin from now on, or purge them again. It lasts until the engine stops.
+    ///
+    /// # Errors
+    /// [`MaintenanceError::UnknownTable`].
+    pub fn set_tombstone_gc(&self, table: TableId, is_on: bool) -> Result<(), MaintenanceError> {
+        let store = self.0.store(table).ok_or(MaintenanceError::UnknownTable(table))?;
+        store.tombstone_gc_stopped.set(!is_on);
+        if is_on {
+            self.0.compactions.check.notify_one();
+        }
+        Ok(())
+    }
+
+    /// Names of the commit log's segments that hold entries, and of those that wait for the archive.
+    pub fn commitlog_segments(&self) -> [Vec<String>; 2] {
+        self.0.log.segment_names()
+    }
+
     /// Flushes a table and hard-links its SSTables into `snapshots/<name>/`. The other shards of the node make their parts of it: that there is no
     /// snapshot of that name yet is for the caller to see to, before the first shard begins.
     ///

@@ -104,6 +104,7 @@ pub(crate) fn table(inner: &Inner, store: &Store) -> TableStats {
             .max()
             .unwrap_or(0),
         auto_compaction_stopped: store.auto_compaction_stopped.get(),
+        tombstone_gc_stopped: store.tombstone_gc_stopped.get(),
         compactions_pending: backlog::of_table(inner, store, &set).compactions,
         droppable_tombstone_ratio: set.iter().map(droppable).sum::<f64>() / weight as f64,
         sstables_per_level: levels,

@@ -96,7 +96,7 @@ pub use index::{
     TextStatistics, UNORDERED_MAX, WantedOrphans,
 };
 pub use links::is_snapshot_name;
-pub use local_figures::{LocalFigures, MeasuredRead, TableHistograms};
+pub use local_figures::{LocalFigures, MeasuredRead, SstableFigures, TableHistograms};
 pub use mutation::Granularity;
 pub use prepare::prepare;
 pub use read::ReadSources;

@@ -32,6 +32,27 @@ pub struct LocalFigures {
     pub sstables: RecentFigures,
 }
 
+/// An SSTable in service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SstableFigures {
+    /// Which of the table's SSTables it is.
+    pub generation: String,
+    /// Version of its format.
+    pub version: &'static str,
+    /// Level in leveled compaction.
+    pub level: u32,
+    /// Bytes of all its files.
+    pub disk_bytes: u64,
+    /// Bytes of its data file.
+    pub data_bytes: u64,
+    /// Bytes of its index of partitions.
+    pub index_bytes: u64,
+    /// Bytes of its bloom filter; 0 for none.
+    pub filter_bytes: u64,
+    /// When it was written, microseconds since the epoch; none when it was there at the start.
+    pub created_micros: Option<i64>,
+}
+
 impl LocalFigures {
     /// Adds the figures of another shard.
     pub fn merge(&mut self, other: &Self) {
@@ -206,6 +227,37 @@ impl Engine {
         tokens.sort_unstable();
         tokens.dedup();
         tokens
+    }
+
+    /// The SSTables of a table on this shard.
+    ///
+    /// # Errors
+    /// [`MaintenanceError::UnknownTable`]; [`MaintenanceError::Disk`] when the size of a file cannot be read.
+    pub async fn sstable_figures(&self, table: TableId) -> Result<Vec<SstableFigures>, MaintenanceError> {
+        let store = self.0.store(table).ok_or(MaintenanceError::UnknownTable(table))?;
+        let mut all = Vec::new();
+        for live in store.set().iter() {
+            let descriptor = live.sstable.descriptor();
+            let mut bytes = [0, 0];
+            for (bytes, component) in bytes.iter_mut().zip([Component::Index, Component::Filter]) {
+                *bytes = match self.0.rt.disk().len(descriptor.path(component)).await {
+                    Err(error) if error.is_not_found() => 0,
+                    len => len?,
+                };
+            }
+            let [index_bytes, filter_bytes] = bytes;
+            all.push(SstableFigures {
+                generation: descriptor.generation.to_string(),
+                version: descriptor.version.name(),
+                level: live.sstable.level(),
+                disk_bytes: live.sstable.disk_len(),
+                data_bytes: live.sstable.data_len(),
+                index_bytes,
+                filter_bytes,
+                created_micros: Some(live.since_micros).filter(|micros| *micros > 0),
+            });
+        }
+        Ok(all)
     }
 
     /// Paths of the data files of those SSTables on this shard that hold rows or deletions of a partition.

@@ -31,8 +31,8 @@ impl EngineStats {
         gauge "scylla_cache_partitions" "Partitions in the row cache." |s| s.row_cache_partitions as f64;
         counter "scylla_cache_row_evictions" "Rows evicted from the row cache." |s| s.row_cache_evictions as f64;
         counter "scylla_cache_partition_evictions" "Partitions evicted from the row cache with their last row." |s| s.row_cache_partition_evictions as f64;
-        counter "scylla_cache_reads_hits" "Single-partition reads answered without SSTables." |s| sum(s, |t| t.cache_hits);
-        counter "scylla_cache_reads_misses" "Single-partition reads that went to SSTables." |s| sum(s, |t| t.cache_misses);
+        counter "scylla_cache_partition_hits" "Single-partition reads answered without SSTables." |s| sum(s, |t| t.cache_hits);
+        counter "scylla_cache_partition_misses" "Single-partition reads that went to SSTables." |s| sum(s, |t| t.cache_misses);
         gauge "scylla_sstables_index_page_cache_bytes" "Bytes of file blocks cached in memory." |s| s.block_cache_bytes as f64;
         counter "scylla_sstables_index_page_cache_hits" "File blocks found in memory." |s| s.block_cache_hits as f64;
         counter "scylla_sstables_index_page_cache_misses" "File blocks read from disk." |s| s.block_cache_misses as f64;

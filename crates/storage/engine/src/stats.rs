@@ -161,6 +161,8 @@ pub struct TableStats {
     pub cache_misses: u64,
     /// Whether an operator has stopped the compactions that begin by themselves.
     pub auto_compaction_stopped: bool,
+    /// Whether an operator has stopped the purging of tombstones.
+    pub tombstone_gc_stopped: bool,
     /// Compactions waiting.
     pub compactions_pending: u64,
     /// Estimated share of droppable tombstones, 0–1.

@@ -88,6 +88,8 @@ pub(crate) struct Store {
     pub(crate) local: LocalCounters,
     /// Compactions of it are not started by themselves until an operator allows them again, or the node ends.
     pub(crate) auto_compaction_stopped: Cell<bool>,
+    /// No tombstone of it is purged until an operator allows it again, or the node ends.
+    pub(crate) tombstone_gc_stopped: Cell<bool>,
     /// Bytes that wait to be compacted.
     pub(crate) backlog: OfSet<KnownBacklog>,
     /// Bytes of the metadata of the SSTables.
@@ -119,6 +121,7 @@ impl Store {
             counters: Counters::default(),
             local: LocalCounters::default(),
             auto_compaction_stopped: Cell::new(false),
+            tombstone_gc_stopped: Cell::new(false),
             backlog: OfSet::default(),
             metadata_bytes: OfSet::default(),
             indexes_failing: Cell::new(false),
@@ -186,6 +189,9 @@ impl Store {
     pub(crate) fn purge_rule(&self, now: Seconds) -> PurgeRule {
         if self.edits.awaits_files() {
             return PurgeRule::new(0, 0);
+        }
+        if self.tombstone_gc_stopped.get() {
+            return PurgeRule::new(now, 0);
         }
         PurgeRule::for_table(&self.table.borrow(), now, &self.repaired.borrow())
     }

@@ -101,7 +101,7 @@ pub const TABLE: &[Row] = &[
     row(
         "admin",
         "front",
-        "stdx schema mutation rt topology gossip http1 tls rpc engine replica cluster membership repair coordinator",
+        "stdx types schema mutation rt topology gossip http1 tls rpc engine replica cluster membership repair coordinator",
     ),
     row(
         "dynamo",

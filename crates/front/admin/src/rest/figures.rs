@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use rpc::{Dropped, Verb};
-use rt::metrics::Latencies;
+use rt::metrics::{self, Latencies, Sample};
 use serde_json::{Value, json};
 
 use crate::{Node, ShardFigures};
@@ -14,8 +14,8 @@ pub async fn load(node: &Rc<dyn Node>) -> u64 {
     shards.iter().flat_map(|shard| &shard.engine.tables).map(|(_, table)| table.disk_bytes).sum()
 }
 
-/// A figure of the compactions of all shards.
-pub(super) async fn compactions(node: &Rc<dyn Node>, of: fn(&engine::EngineStats) -> u64) -> Value {
+/// A figure of storage, over all shards.
+pub(super) async fn storage_figure(node: &Rc<dyn Node>, of: fn(&engine::EngineStats) -> u64) -> Value {
     let shards = node.figures().await;
     json!(shards.iter().map(|shard| of(&shard.engine)).sum::<u64>())
 }
@@ -54,6 +54,16 @@ pub(super) async fn cache(node: &Rc<dyn Node>, cache: &str, figure: &str) -> Opt
         "hit_rate" => json!(hits as f64 / requests.max(1) as f64),
         _ => return None,
     })
+}
+
+/// The sum of a gauge or counter among the metrics, over all shards.
+pub(super) async fn sample(node: &Rc<dyn Node>, name: &str) -> Value {
+    let shards = node.figures().await;
+    let number = |sample: &Sample| match sample.value {
+        metrics::Value::Number(number) if sample.name == name => Some(number),
+        _ => None,
+    };
+    json!(shards.iter().flat_map(|shard| &shard.samples).filter_map(number).sum::<f64>() as u64)
 }
 
 /// Latencies of a kind of request as bounds in microseconds and counts, with one count more for longer ones.
@@ -111,6 +121,13 @@ pub(super) async fn groups(node: &Rc<dyn Node>) -> Value {
     json!(names.iter().map(one).collect::<Vec<_>>())
 }
 
+/// How many messages of a verb were dropped, for any reason.
+pub(super) fn dropped(shards: &[ShardFigures], verb: Verb) -> u64 {
+    let of_shard =
+        |shard: &ShardFigures| Dropped::ALL.iter().map(|why| shard.rpc.dropped(verb, *why)).sum::<u64>();
+    shards.iter().map(of_shard).sum()
+}
+
 /// Messages between nodes by verb, over all shards, with requests of clients that were refused for overload.
 pub(super) async fn messages(node: &Rc<dyn Node>) -> Value {
     let shards = node.figures().await;
@@ -124,9 +141,7 @@ pub(super) async fn messages(node: &Rc<dyn Node>) -> Value {
             "sent": sum(|stats| stats.sent),
             "received": sum(|stats| stats.received),
             "timeouts": sum(|stats| stats.timeouts),
-            "dropped": Dropped::ALL.iter().map(|why| {
-                shards.iter().map(|shard| shard.rpc.dropped(*verb, *why)).sum::<u64>()
-            }).sum::<u64>(),
+            "dropped": dropped(&shards, *verb),
         })
     };
     let depth = |of: fn(&rpc::RpcStats) -> usize| shards.iter().map(|shard| of(&shard.rpc)).sum::<usize>();

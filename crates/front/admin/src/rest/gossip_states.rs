@@ -7,8 +7,8 @@ use gossip::{Endpoint, Key, Standing, status};
 use serde_json::{Value, json};
 
 use super::{figures, ring};
-use crate::Node;
-use crate::uuid;
+use crate::names::bad;
+use crate::{Answer, Node, uuid};
 
 /// ScyllaDB's numbers of the values that it has, too.
 const NUMBERS: &[(Key, u8)] = &[
@@ -91,6 +91,21 @@ pub(super) async fn whole(node: &Rc<dyn Node>) -> Value {
     };
     let one = |known: Known| document(&known, known.states.iter().map(shown).collect());
     all(node).await.into_iter().map(one).collect()
+}
+
+/// The state of one node as text: its generation, heartbeat and values, each in a line.
+///
+/// # Errors
+/// 400 when no node has this address.
+pub(super) async fn text(node: &Rc<dyn Node>, name: &str) -> Result<Value, Answer> {
+    let found = all(node).await.into_iter().find(|known| known.endpoint.address.ip().to_string() == name);
+    let known = found.ok_or_else(|| bad(format!("unknown endpoint {name}")))?;
+    let mut text =
+        format!("  generation:{}\n  heartbeat:{}\n", known.endpoint.generation, known.endpoint.heartbeat);
+    for state in &known.states {
+        text.push_str(&format!("  {}:{}:{}\n", state.name, state.version, state.value));
+    }
+    Ok(json!(text))
 }
 
 /// An address without its port.

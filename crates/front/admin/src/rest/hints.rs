@@ -5,6 +5,7 @@ use std::rc::Rc;
 use serde_json::{Value, json};
 use topology::HostId;
 
+use super::sync_points;
 use crate::{Answer, Call, Node, names, uuid};
 
 /// The answer to a request about hints; none when it is for something else.
@@ -18,8 +19,15 @@ pub(super) async fn answer(
         ("GET", ["hinted_handoff", "hints"]) => Ok(Answer::json(&addresses(node).await)),
         ("DELETE", ["hinted_handoff", "hints"]) => drop_hints(node, call).await,
         ("POST", ["hinted_handoff", "pause"]) => pause(node, call).await,
+        ("POST", ["hinted_handoff", "sync_point"]) => sync_points::make(node, call),
+        ("GET", ["hinted_handoff", "sync_point"]) => sync_points::status(node, call).await,
         _ => return None,
     })
+}
+
+/// How many hints are stored.
+pub(super) async fn count(node: &Rc<dyn Node>) -> Value {
+    json!(node.pending_hints().await.values().map(|hints| hints.count).sum::<u64>())
 }
 
 /// The address of a node for other nodes, its datacenter and rack, and whether it is up; none for a former member.

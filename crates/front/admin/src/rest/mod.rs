@@ -9,12 +9,15 @@ mod gossip_states;
 mod hints;
 mod logging;
 mod nodes;
+mod refused;
 mod requests;
 mod ring;
+mod routes;
 mod samples;
 mod settings;
 mod sstables;
 mod stored;
+mod sync_points;
 mod table_metrics;
 mod tables;
 mod tools;
@@ -26,7 +29,8 @@ use rt::LocalBoxFuture;
 use serde_json::{Value, json};
 
 use crate::{
-    Answer, Call, Mode, Node, Service, metrics, prometheus, repairs, topology_changes, uuid, view_checks,
+    Answer, Call, Mode, Node, Service, metrics, names, node_metrics, repairs, topology_changes, uuid,
+    view_checks,
 };
 
 pub use figures::load;
@@ -92,35 +96,7 @@ fn greeting(text: &str) -> Answer {
 async fn metrics_page(node: &Rc<dyn Node>) -> Answer {
     let shards = node.figures().await;
     let mut body = metrics::exposition(node.info(), &node.schema(), &shards, node.now_micros());
-    prometheus::head(
-        &mut body,
-        "scylla_node_operation_mode",
-        "gauge",
-        "Starting 1, joining 2, normal 3, leaving 4, decommissioned 5, draining 6, drained 7.",
-    );
-    prometheus::sample(&mut body, "scylla_node_operation_mode", "", f64::from(node.mode().number()));
-    let version = format!("version=\"{}\",shard=\"0\"", prometheus::escape(&node.info().version));
-    prometheus::head(
-        &mut body,
-        "scylla_scylladb_current_version",
-        "gauge",
-        "Version of the server; always 0.",
-    );
-    prometheus::sample(&mut body, "scylla_scylladb_current_version", &version, 0.0);
-    if let Some(liveness) = node.liveness() {
-        prometheus::head(
-            &mut body,
-            "scylla_gossip_heart_beat",
-            "counter",
-            "Heartbeat that the node gossips.",
-        );
-        prometheus::sample(
-            &mut body,
-            "scylla_gossip_heart_beat",
-            "shard=\"0\"",
-            liveness.own.heartbeat as f64,
-        );
-    }
+    node_metrics::write(node, &shards, &mut body);
     if let Some(repair) = node.repair() {
         repairs::metrics(&repair, &node.schema(), node.now_micros(), &mut body);
     }
@@ -129,6 +105,15 @@ async fn metrics_page(node: &Rc<dyn Node>) -> Answer {
 
 async fn answer(node: Rc<dyn Node>, call: Call) -> Result<Answer, Answer> {
     let segments: Vec<&str> = call.path.split('/').filter(|segment| !segment.is_empty()).collect();
+    if let Some(why) = refused::why(&call.method, &segments) {
+        return Err(names::bad(why));
+    }
+    if !routes::serves(&call.method, &segments) {
+        return Err(unknown(&call));
+    }
+    if let Some(description) = routes::answer(&segments) {
+        return Ok(Answer::json(&description));
+    }
     if let Some(answer) = repairs::answer(&node, &call, &segments).await {
         return answer;
     }
@@ -240,20 +225,20 @@ async fn question(node: &Rc<dyn Node>, call: &Call, segments: &[&str]) -> Result
             json!(schema.tables().map(|t| format!("{}:{}", t.keyspace, t.name)).collect::<Vec<_>>())
         }
         ["column_family", "name", "keyspace"] => tables::keyspaces(&node.schema(), None, None),
-        ["column_family", "metrics", figure, name] => tables::table_figure(node, figure, name).await?,
         ["compaction_manager", "compaction_history"] => tables::compaction_history(node).await,
         ["compaction_manager", "compactions"] => tables::compactions(node).await,
-        ["compaction_manager", "metrics", "completed_tasks"] => {
-            figures::compactions(node, |engine| engine.compactions_done).await
+        ["compaction_manager", "compaction_info"] => tables::compaction_info(node).await,
+        ["compaction_manager", "metrics", "completed_tasks" | "total_compactions_completed"] => {
+            figures::storage_figure(node, |engine| engine.compactions_done).await
         }
         ["compaction_manager", "metrics", "failed_tasks"] => {
-            figures::compactions(node, |engine| engine.compactions_failed).await
+            figures::storage_figure(node, |engine| engine.compactions_failed).await
         }
         ["compaction_manager", "metrics", "bytes_compacted"] => {
-            figures::compactions(node, |engine| engine.compaction_bytes_in).await
+            figures::storage_figure(node, |engine| engine.compaction_bytes_in).await
         }
         ["compaction_manager", "metrics", "pending_tasks"] => {
-            figures::compactions(node, |engine| {
+            figures::storage_figure(node, |engine| {
                 engine.tables.iter().map(|(_, table)| table.compactions_pending).sum()
             })
             .await
@@ -291,6 +276,7 @@ async fn storage_service(node: &Rc<dyn Node>, call: &Call, segments: &[&str]) ->
         ["ownership"] | ["ownership", "null"] => ring::ownership(node, None)?,
         ["ownership", keyspace] => ring::ownership(node, Some(keyspace))?,
         ["describe_ring", keyspace] => ring::describe(node, call, keyspace)?,
+        ["pending_range", keyspace] => ring::pending(node, keyspace)?,
         ["natural_endpoints", keyspace] => ring::natural_endpoints(node, call, keyspace)?,
         ["natural_endpoints", "v2", keyspace] => ring::natural_endpoints_of_parts(node, call, keyspace)?,
         ["range_to_endpoint_map", keyspace] => ring::endpoints_of_ranges(node, call, keyspace)?,
@@ -311,6 +297,7 @@ async fn cluster(node: &Rc<dyn Node>, call: &Call, segments: &[&str]) -> Result<
     Ok(match segments {
         ["gossiper", "endpoint", "live"] => ring::by_life(node, true),
         ["gossiper", "endpoint", "down"] => ring::by_life(node, false),
+        ["failure_detector", "endpoints", "states", address] => gossip_states::text(node, address).await?,
         ["failure_detector", rest @ ..] => detector::answer(node, rest).await.ok_or_else(|| unknown(call))?,
         ["storage_proxy", "schema_versions"] => ring::schema_versions(node),
         ["storage_proxy", "metrics", kind, "estimated_histogram"] => {

@@ -7,6 +7,7 @@ use rt::metrics::Latencies;
 use serde_json::{Value, json};
 
 use super::averages::{counted, moments};
+use super::hints;
 use crate::{Node, ShardFigures};
 
 /// ScyllaDB's names of timeouts, each with the option.
@@ -22,7 +23,7 @@ const TIMEOUTS: &[(&str, &str)] = &[
 /// The answer to a GET below `/storage_proxy`; none for another path.
 pub(super) async fn answer(node: &Rc<dyn Node>, segments: &[&str]) -> Option<Value> {
     Some(match segments {
-        ["total_hints"] => json!(node.pending_hints().await.values().map(|hints| hints.count).sum::<u64>()),
+        ["total_hints"] => hints::count(node).await,
         ["max_hint_window"] => json!(millis(node, "max_hint_window_in_ms")?),
         ["metrics", kind, figure] => metric(node, kind, figure).await?,
         [timeout] => {
@@ -38,7 +39,7 @@ fn millis(node: &Rc<dyn Node>, option: &str) -> Option<u64> {
 }
 
 /// A figure of a kind of request: numbers since the start, and latencies in microseconds.
-async fn metric(node: &Rc<dyn Node>, kind: &str, figure: &str) -> Option<Value> {
+pub(super) async fn metric(node: &Rc<dyn Node>, kind: &str, figure: &str) -> Option<Value> {
     let of: fn(&ShardFigures) -> &RequestFigures = match kind {
         "read" => |shard| &shard.coordinated_reads,
         "range" => |shard| &shard.coordinated_ranges,

@@ -149,6 +149,20 @@ pub(super) fn endpoints_of_ranges(node: &Rc<dyn Node>, call: &Call, keyspace: &s
     Ok(json!(placement.now().ranges().map(one).collect::<Vec<_>>()))
 }
 
+/// The ranges of a keyspace that nodes will be replicas of and are not yet, by their ends, with the addresses of these nodes.
+pub(super) fn pending(node: &Rc<dyn Node>, keyspace: &str) -> Result<Value, Answer> {
+    let view = node.view();
+    let placement = view.place(&replication(node, keyspace)?);
+    let mut ranges: BTreeMap<(i64, i64), Vec<String>> = BTreeMap::new();
+    for pending in placement.pending_nodes() {
+        for range in placement.gained(pending) {
+            ranges.entry((range.after, range.upto)).or_default().push(name(view.node(pending)));
+        }
+    }
+    let one = |((after, upto), nodes): ((i64, i64), Vec<String>)| json!({ "key": [after.to_string(), upto.to_string()], "value": nodes });
+    Ok(ranges.into_iter().map(one).collect())
+}
+
 /// The replicas of a partition (`cf`, `key`), the first one first.
 pub(super) fn natural_endpoints(node: &Rc<dyn Node>, call: &Call, keyspace: &str) -> Result<Value, Answer> {
     let (table, text) = (mandatory(call, "cf")?, mandatory(call, "key")?);

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use serde_json::{Value, json};
 
-use crate::names::{bad, mandatory};
+use crate::names::{bad, flag, given, mandatory};
 use crate::node::{Node, Setting, SettingKind};
 use crate::{Answer, Call};
 
@@ -17,6 +17,14 @@ const PATHS: &[(&[&str], &str, &str)] = &[
     (&["storage_proxy", "hinted_handoff_enabled"], "enable", "hinted_handoff_enabled"),
     (&["storage_service", "compaction_throughput"], "value", "compaction_throughput_mb_per_sec"),
     (&["storage_service", "stream_throughput"], "value", "stream_io_throughput_mb_per_sec"),
+    (&["storage_service", "hinted_handoff"], "throttle", "hinted_handoff_throttle_in_kb"),
+    (&["storage_service", "tombstone_warn_threshold"], "debug_threshold", "tombstone_warn_threshold"),
+    (
+        &["storage_service", "tombstone_failure_threshold"],
+        "tombstone_debug_threshold",
+        "tombstone_failure_threshold",
+    ),
+    (&["storage_service", "batch_size_failure_threshold"], "threshold", "batch_size_fail_threshold_in_kb"),
 ];
 
 /// The answer to a request for a setting; none when it is for something else.
@@ -25,6 +33,12 @@ pub(super) async fn answer(
     call: &Call,
     segments: &[&str],
 ) -> Option<Result<Answer, Answer>> {
+    if segments == ["storage_service", "slow_query"] {
+        return Some(match call.method.as_str() {
+            "GET" => slow_query(node),
+            _ => set_slow_query(node, call).await,
+        });
+    }
     let (name, parameter) = match segments {
         ["v2", "config", name] => (*name, "value"),
         _ => PATHS
@@ -43,6 +57,53 @@ pub(super) async fn answer(
         "POST" => Some(change(node, name, mandatory(call, parameter)).await),
         _ => None,
     }
+}
+
+/// The setting of the log of slow statements, which in ScyllaDB's API is in microseconds.
+const SLOW_QUERY: &str = "slow_query_log_timeout_in_ms";
+const SLOW_QUERY_DEFAULT_MILLIS: u64 = 500;
+
+fn slow_query_millis(node: &Rc<dyn Node>) -> Result<u64, Answer> {
+    let known = node.setting(SLOW_QUERY).and_then(|setting| setting.value.parse().ok());
+    known.ok_or_else(|| Answer::error(500, format!("{SLOW_QUERY} is not known")))
+}
+
+/// Slow statements are named in the log, without their steps, and stay there.
+fn slow_query(node: &Rc<dyn Node>) -> Result<Answer, Answer> {
+    let millis = slow_query_millis(node)?;
+    let info = json!({ "enable": millis > 0, "ttl": 0, "threshold": millis * 1_000, "fast": true });
+    Ok(Answer::json(&info))
+}
+
+async fn set_slow_query(node: &Rc<dyn Node>, call: &Call) -> Result<Answer, Answer> {
+    if given(call, "ttl").is_some() {
+        return Err(bad("ttl is not supported: slow statements are named in the log, and not in a table"));
+    }
+    if !flag(call, "fast", true)? {
+        return Err(bad(
+            "fast=false is not supported: a slow statement is named without its steps; trace_probability records these",
+        ));
+    }
+    let threshold = match given(call, "threshold") {
+        None => None,
+        Some(text) => match text.parse::<u64>() {
+            Ok(micros) if micros >= 1_000 && micros % 1_000 == 0 => Some(micros / 1_000),
+            _ => {
+                return Err(bad(format!(
+                    "threshold is a number of whole milliseconds in microseconds, not {text}"
+                )));
+            }
+        },
+    };
+    let before = slow_query_millis(node)?;
+    let millis = match (flag(call, "enable", before > 0)?, threshold) {
+        (false, Some(_)) => return Err(bad("a threshold has an effect only with enable=true")),
+        (false, None) => 0,
+        (true, Some(millis)) => millis,
+        (true, None) if before > 0 => before,
+        (true, None) => SLOW_QUERY_DEFAULT_MILLIS,
+    };
+    change(node, SLOW_QUERY, Ok(&millis.to_string())).await
 }
 
 /// The options whose names begin with that of a group, which ScyllaDB shows as one object of texts.

@@ -27,6 +27,13 @@ pub(super) async fn answer(
         ("POST", ["storage_service", "sstables", keyspace]) => {
             return Some(refresh(node, call, keyspace).await);
         }
+        ("POST", ["column_family", "load", "sstable", name]) => {
+            let loaded = match names::column_family(&node.schema(), name) {
+                Ok(table) => load(node, &table.keyspace, &table.name, None).await,
+                Err(unknown) => Err(unknown),
+            };
+            return Some(loaded.map(|_| Answer::done()));
+        }
         ("POST", ["torc", "import", keyspace, table]) => import(node, call, keyspace, table).await,
         ("POST", ["compaction_manager", "stop_compaction"]) => stop(node, call, None).await,
         ("POST", ["compaction_manager", "stop_keyspace_compaction", keyspace]) => {
@@ -104,6 +111,9 @@ async fn scrub(node: &Rc<dyn Node>, call: &Call, keyspace: &str) -> Result<(Repo
         }
         _ => return Err(bad(format!("Unknown argument for 'scrub_mode' parameter: {mode}"))),
     };
+    if flag(call, "drop_unfixable_sstables", false)? {
+        return Err(bad("drop_unfixable_sstables belongs to the mode SEGREGATE, which is not there"));
+    }
     let quarantine = given(call, "quarantine_mode").unwrap_or("INCLUDE");
     let only_quarantined = match quarantine.to_ascii_uppercase().as_str() {
         "INCLUDE" | "EXCLUDE" => false,

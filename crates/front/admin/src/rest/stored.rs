@@ -4,12 +4,14 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use replica::TableOperation;
-use schema::Table;
+use engine::SstableFigures;
+use replica::{ReplicaError, TableOperation};
+use schema::{Table, TombstoneGc};
 use serde_json::{Value, json};
+use types::CqlType;
 
 use super::{ring, tables};
-use crate::names::{self, bad, given, mandatory};
+use crate::names::{self, bad, flag, given, mandatory};
 use crate::{Answer, Call, Node};
 
 /// The answer to a request about a table as it is stored; none when it is for something else.
@@ -25,9 +27,13 @@ pub(super) async fn answer(
         ("GET", ["column_family", "autocompaction", name]) => is_compacted(node, name).await,
         ("GET", ["column_family", "minimum_compaction", name]) => threshold(node, name, "min_threshold", 4),
         ("GET", ["column_family", "maximum_compaction", name]) => threshold(node, name, "max_threshold", 32),
-        ("GET", ["column_family", "metrics", figure, "estimated_histogram", name]) => {
-            histogram(node, figure, name).await
-        }
+        ("GET", ["column_family", "built_indexes", name]) => built_indexes(node, name).await,
+        ("GET", ["storage_service", "sstable_info"]) => sstable_info(node, call).await,
+        ("GET", ["column_family", "tombstone_gc", name]) => purges(node, name).await,
+        (
+            "GET",
+            ["column_family", "metrics", figure, "estimated_histogram" | "estimated_recent_histogram", name],
+        ) => histogram(node, figure, name).await,
         ("GET", ["column_family", "metrics", figure, name]) if is_distribution(figure) => {
             histogram(node, figure, name).await
         }
@@ -37,7 +43,21 @@ pub(super) async fn answer(
             return Some(tables::operate(node, call, keyspace, operation).await);
         }
         ("POST" | "DELETE", ["column_family", "autocompaction", name]) => {
-            return Some(set_compacted(node, name, call.method == "POST").await);
+            let is_on = call.method == "POST";
+            return Some(operate(node, name, TableOperation::SetAutoCompaction { is_on }).await);
+        }
+        ("POST" | "DELETE", ["storage_service", "tombstone_gc", keyspace]) => {
+            let is_on = call.method == "POST";
+            return Some(
+                tables::operate(node, call, keyspace, TableOperation::SetTombstoneGc { is_on }).await,
+            );
+        }
+        ("POST" | "DELETE", ["column_family", "tombstone_gc", name]) => {
+            let is_on = call.method == "POST";
+            return Some(operate(node, name, TableOperation::SetTombstoneGc { is_on }).await);
+        }
+        ("POST", ["column_family", "major_compaction", name]) => {
+            return Some(compact(node, call, name).await);
         }
         _ => return None,
     };
@@ -126,11 +146,70 @@ async fn is_compacted(node: &Rc<dyn Node>, name: &str) -> Result<Value, Answer> 
     Ok(json!(by_definition && stored.all(|(_, stats)| !stats.auto_compaction_stopped)))
 }
 
-async fn set_compacted(node: &Rc<dyn Node>, name: &str, is_on: bool) -> Result<Answer, Answer> {
+async fn operate(node: &Rc<dyn Node>, name: &str, operation: TableOperation) -> Result<Answer, Answer> {
     let table = table(node, name)?;
-    let done = node.operate(table.id, TableOperation::SetAutoCompaction { is_on }).await;
+    let done = node.operate(table.id, operation).await;
     done.map_err(|error| Answer::error(500, format!("{}: {error}", table.full_name())))?;
     Ok(Answer::done())
+}
+
+/// Merges the SSTables of a table, after a flush unless the call says that there is to be none.
+async fn compact(node: &Rc<dyn Node>, call: &Call, name: &str) -> Result<Answer, Answer> {
+    if flag(call, "split_output", false)? {
+        return Err(bad("split_output is not supported: the strategy of the table divides what it writes"));
+    }
+    if flag(call, "flush_memtables", true)? {
+        operate(node, name, TableOperation::Flush).await?;
+    }
+    operate(node, name, TableOperation::Compact).await
+}
+
+/// Whether compactions purge tombstones of a table, on all shards and by its definition.
+async fn purges(node: &Rc<dyn Node>, name: &str) -> Result<Value, Answer> {
+    let table = table(node, name)?;
+    let shards = node.figures().await;
+    let mut stored = shards.iter().flat_map(|shard| &shard.engine.tables).filter(|(id, _)| *id == table.id);
+    let by_definition = table.options.tombstone_gc != TombstoneGc::Disabled;
+    Ok(json!(by_definition && stored.all(|(_, stats)| !stats.tombstone_gc_stopped)))
+}
+
+async fn built_indexes(node: &Rc<dyn Node>, name: &str) -> Result<Value, Answer> {
+    let table = table(node, name)?;
+    let built = node.built_indexes().await;
+    Ok(built.into_iter().filter(|(id, _)| *id == table.id).map(|(_, name)| name).collect())
+}
+
+/// The SSTables of the table `cf` of a keyspace, of all tables of it, or of all that are stored.
+async fn sstable_info(node: &Rc<dyn Node>, call: &Call) -> Result<Value, Answer> {
+    let schema = node.schema();
+    let tables = match (given(call, "keyspace"), given(call, "cf")) {
+        (Some(keyspace), names) => names::tables(&schema, keyspace, names)?,
+        (None, Some(_)) => return Err(bad("a table is that of a keyspace: name it")),
+        (None, None) => schema.stored().tables().cloned().collect(),
+    };
+    let mut all = Vec::new();
+    for table in tables.iter().filter(|table| schema.stored().table(&table.keyspace, &table.name).is_some()) {
+        let sstables = match node.sstables(table.id).await {
+            // Dropped since it was listed.
+            Err(ReplicaError::UnknownTable(_)) => continue,
+            found => found.map_err(|error| Answer::error(500, format!("{}: {error}", table.full_name())))?,
+        };
+        let sstables: Vec<Value> = sstables.iter().map(sstable).collect();
+        all.push(json!({ "keyspace": table.keyspace, "table": table.name, "sstables": sstables }));
+    }
+    Ok(json!(all))
+}
+
+fn sstable(figures: &SstableFigures) -> Value {
+    let mut shown = json!({
+        "size": figures.disk_bytes, "data_size": figures.data_bytes, "index_size": figures.index_bytes,
+        "filter_size": figures.filter_bytes, "generation": figures.generation, "level": figures.level,
+        "version": figures.version,
+    });
+    if let Some(micros) = figures.created_micros {
+        shown["timestamp"] = json!(CqlType::Timestamp.to_text(&(micros / 1_000).to_be_bytes()));
+    }
+    shown
 }
 
 /// A bound of a table's compaction strategy on the SSTables of one compaction.

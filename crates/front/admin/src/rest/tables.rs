@@ -33,31 +33,6 @@ pub(super) fn tables(schema: &Schema) -> Value {
     json!(schema.tables().map(one).collect::<Vec<_>>())
 }
 
-pub(super) async fn table_figure(node: &Rc<dyn Node>, figure: &str, name: &str) -> Result<Value, Answer> {
-    let schema = node.schema();
-    let table = names::column_family(&schema, name)?;
-    let mut total = 0u64;
-    for figures in node.figures().await {
-        for (_, stats) in figures.engine.tables.iter().filter(|(id, _)| *id == table.id) {
-            total += match figure {
-                "live_ss_table_count" => stats.sstables,
-                "live_disk_space_used" => stats.disk_bytes,
-                "total_disk_space_used" => stats.total_disk_bytes,
-                "memtable_live_data_size" | "all_memtables_live_data_size" => stats.memtable_bytes,
-                "memtable_columns_count" => stats.memtable_cells,
-                "memtable_switch_count" => stats.memtable_switches,
-                "read" => stats.reads,
-                "write" => stats.writes,
-                "pending_compactions" => stats.compactions_pending,
-                "bloom_filter_false_positives" => stats.bloom_false_positives,
-                "estimated_row_count" => stats.partitions_estimate,
-                _ => return Err(Answer::error(404, format!("the figure {figure} is not known"))),
-            };
-        }
-    }
-    Ok(json!(total))
-}
-
 /// Partitions by the number of SSTables that they were merged from.
 fn merged(record: &engine::CompactionRecord) -> Value {
     let counts = (1..).zip(&record.rows_merged).filter(|(_, count)| **count > 0);
@@ -78,6 +53,17 @@ pub(super) async fn compactions(node: &Rc<dyn Node>) -> Value {
     };
     let shards = node.figures().await;
     json!(shards.into_iter().flat_map(|shard| shard.engine.compaction_tasks).map(one).collect::<Vec<_>>())
+}
+
+/// The compactions that run, without their tables.
+pub(super) async fn compaction_info(node: &Rc<dyn Node>) -> Value {
+    let one = |task: engine::TaskRecord| {
+        json!({
+            "operation_type": task.kind.name(), "completed": task.bytes_done, "total": task.bytes_total, "unit": "bytes",
+        })
+    };
+    let shards = node.figures().await;
+    shards.into_iter().flat_map(|shard| shard.engine.compaction_tasks).map(one).collect()
 }
 
 pub(super) async fn compaction_history(node: &Rc<dyn Node>) -> Value {
@@ -217,6 +203,9 @@ pub(super) async fn snapshot(node: &Rc<dyn Node>, call: &Call) -> Result<Answer,
     let none = || Answer::error(500, "You must supply a snapshot name.");
     let name = given(call, "tag").ok_or_else(none)?;
     check_tag(name)?;
+    if flag(call, "use_sstable_identifier", false)? {
+        return Err(bad("use_sstable_identifier is not supported: SSTables keep their names in a snapshot"));
+    }
     let content = match flag(call, "sf", false)? {
         true => SnapshotContent::Flushed,
         false => SnapshotContent::Written,

@@ -5,10 +5,13 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
+use engine::EngineStats;
+use membership::FetchFigures;
+use rpc::Verb;
 use serde_json::{Value, json};
 
-use super::{averages, figures, ring, table_metrics, tables};
-use crate::names::{bad, given};
+use super::{averages, figures, hints, ring, table_metrics, tables};
+use crate::names::{self, bad, given};
 use crate::{Answer, Call, Node};
 
 /// How long a read barrier waits when the request does not say.
@@ -20,7 +23,7 @@ pub(super) async fn answer(
     call: &Call,
     segments: &[&str],
 ) -> Option<Result<Answer, Answer>> {
-    if call.method != "GET" || segments.first() == Some(&"task_manager") {
+    if call.method != "GET" {
         return change(node, call, segments).await;
     }
     if let Some(asked) = table_metrics::answer(node, segments).await {
@@ -51,6 +54,23 @@ pub(super) async fn answer(
         ["storage_service", "drain"] => json!("Drained 0/0 ColumnFamilies"),
         // /torc/topology shows the streams of a topology change.
         ["stream_manager"] => json!([]),
+        ["stream_manager", "metrics", "incoming"] => {
+            streamed(node, |fetch| fetch.bytes + fetch.file_bytes).await
+        }
+        ["stream_manager", "metrics", "outgoing"] => streamed(node, |fetch| fetch.sending_bytes).await,
+        ["storage_service", "raft_topology", "upgrade"] => json!("done"),
+        ["storage_service", "metrics", "load"] => json!(figures::load(node).await),
+        ["storage_service", "metrics", "total_hints"] => hints::count(node).await,
+        ["storage_service", "metrics", "hints_in_progress"] => {
+            figures::sample(node, "scylla_hints_manager_pending_sends").await
+        }
+        ["service_levels", "count_connections"] => connections(node).await,
+        ["commitlog", "segments", which @ ("active" | "archiving")] => {
+            let [active, archiving] = node.commitlog_segments().await;
+            json!(if *which == "active" { active } else { archiving })
+        }
+        ["commitlog", "metrics", figure] => commit_log(node, figure).await?,
+        ["messaging_service", "messages", "dropped_by_ver"] => dropped(node).await,
         ["messaging_service", "messages", kind] => messages(node, kind).await?,
         ["v2", "error_injection", "injection"] => json!([]),
         _ => return None,
@@ -66,37 +86,26 @@ async fn change(node: &Rc<dyn Node>, call: &Call, segments: &[&str]) -> Option<R
             let known = tables::chosen(node, call, keyspace);
             known.map(|_| Answer::json(&json!(false)))
         }
-        ("POST" | "DELETE", ["storage_service", "gossiping"]) => {
-            Err(bad("a member always gossips; drain or stop the node to take it out of service"))
-        }
-        // Streams follow the ring by themselves.
-        ("POST", ["storage_service", "cdc_streams_check_and_repair"]) => Ok(Answer::done()),
-        ("POST", ["storage_service", "relocal_schema"]) => Err(bad(
-            "the schema is in the cluster's log, and a node cannot have another: there is nothing to reload",
-        )),
-        ("POST", ["storage_service", "exclude_node"]) => {
-            Err(bad("nodes are not excluded: remove one that will not come back with remove_node"))
-        }
-        (_, ["task_manager", ..]) => Err(bad(
-            "there is no task manager: /compaction_manager, /storage_service/repair_async and /torc/topology show the work under way",
-        )),
-        (_, ["storage_service", "tablets", ..]) => Err(bad(
-            "there are no tablets: tables lie with their keyspaces, and nodetool repair repairs them",
-        )),
-        (_, ["storage_service", "backup" | "restore"]) => Err(bad(
-            "SSTables are not sent to object storage: copy the files of a snapshot, and load them by /torc/import",
-        )),
-        (_, ["storage_service", "truncate", ..]) => {
-            Err(bad("a table is truncated on all nodes at once: use the statement TRUNCATE of CQL"))
-        }
+        ("POST", ["storage_service", "drop_quarantined_sstables"]) => drop_quarantined(node, call),
+        // Streams follow the ring by themselves, permissions are not cached, and each request looks for its service level.
+        ("POST", ["storage_service", "cdc_streams_check_and_repair"])
+        | ("POST", ["authorization_cache", "reset"])
+        | ("POST", ["service_levels", "switch_tenants"]) => Ok(Answer::done()),
         ("POST", ["raft", "read_barrier"]) => read_barrier(node, call).await,
-        (_, ["raft", ..]) => Err(bad(
-            "the cluster's log is no Raft group of ScyllaDB's: only /raft/read_barrier means something here",
-        )),
-        // Permissions are not cached.
-        ("POST", ["authorization_cache", "reset"]) => Ok(Answer::done()),
         _ => return None,
     })
+}
+
+/// Drops no SSTable, for none of a table is quarantined: damaged ones are out of it. Names that are not there are refused.
+fn drop_quarantined(node: &Rc<dyn Node>, call: &Call) -> Result<Answer, Answer> {
+    match given(call, "keyspace") {
+        Some(keyspace) => drop(names::tables(&node.schema(), keyspace, call.parameter("tables"))?),
+        None if given(call, "tables").is_some() => {
+            return Err(bad("tables are those of a keyspace: name it"));
+        }
+        None => {}
+    }
+    Ok(Answer::done())
 }
 
 /// Returns when the node has applied all that the cluster's log had: one log there is, so that the group is not asked for.
@@ -157,11 +166,50 @@ async fn cached(node: &Rc<dyn Node>, cache: &str, figure: &str) -> Option<Value>
     }
 }
 
+/// A figure of the streaming of the last topology change.
+async fn streamed(node: &Rc<dyn Node>, of: fn(&FetchFigures) -> u64) -> Value {
+    json!(node.figures().await.iter().map(|shard| of(&shard.fetch)).sum::<u64>())
+}
+
+/// A figure of the commit log; none for another.
+async fn commit_log(node: &Rc<dyn Node>, figure: &str) -> Option<Value> {
+    let of: fn(&EngineStats) -> u64 = match figure {
+        "completed_tasks" => |engine| engine.commitlog_entries,
+        "pending_tasks" => |engine| engine.commitlog_pending,
+        "total_commit_log_size" => |engine| engine.commitlog_disk_bytes,
+        "max_disk_size" => {
+            let mib: u64 = node.setting("commitlog_total_space_in_mb")?.value.parse().ok()?;
+            return Some(json!(mib << 20));
+        }
+        _ => return None,
+    };
+    Some(figures::storage_figure(node, of).await)
+}
+
+/// Connections of CQL by their service level and role.
+async fn connections(node: &Rc<dyn Node>) -> Value {
+    let mut counts: BTreeMap<String, BTreeMap<String, u64>> = BTreeMap::new();
+    for client in node.clients().await {
+        let of_level = counts.entry(format!("sl:{}", client.service_level)).or_default();
+        *of_level.entry(client.username).or_insert(0) += 1;
+    }
+    json!(counts)
+}
+
+/// Dropped messages by verb.
+async fn dropped(node: &Rc<dyn Node>) -> Value {
+    let shards = node.figures().await;
+    let one = |verb: &Verb| json!({ "verb": verb.name(), "count": figures::dropped(&shards, *verb) });
+    Verb::ALL.iter().map(one).collect()
+}
+
 /// Messages by the node that they are exchanged with; none for another kind.
 async fn messages(node: &Rc<dyn Node>, kind: &str) -> Option<Value> {
     let of: fn(&rpc::PeerStats) -> u64 = match kind {
         "pending" => |peer| peer.pending.count,
         "sent" => |peer| peer.sent.count,
+        "dropped" => |peer| peer.overloaded.count + peer.expired_unsent.count + peer.unsent.count,
+        "timeout" => |peer| peer.timeouts,
         // Answers are among the received messages.
         "respond_completed" => |peer| peer.received.count,
         "respond_pending" => |_| 0,

@@ -16,13 +16,13 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use admin::{
-    Answer, Call, MetricsService, Mode, Node, NodeInfo, RestService, Service, Setting, SettingKind,
-    ShardFigures,
+    Answer, Call, ClientFigures, MetricsService, Mode, Node, NodeInfo, RestService, Service, Setting,
+    SettingKind, ShardFigures,
 };
 use bytes::Bytes;
 use cluster::liveness::{Liveness, PeerLiveness};
 use coordinator::{ClusterView, HintFigures, Phase, ViewNode};
-use engine::{Rewrite, RewriteReport, Sampled, SnapshotRecord, StopRequest, TableHistograms};
+use engine::{Rewrite, RewriteReport, Sampled, SnapshotRecord, SstableFigures, StopRequest, TableHistograms};
 use gossip::{DownReason, Endpoint, Key, Standing, Versioned, status};
 use mutation::DecoratedKey;
 use replica::{Imported, ReplicaError, SnapshotContent, SnapshotError, TableOperation};
@@ -139,7 +139,13 @@ impl Node for Fake {
         shard.coordinated_reads.latencies.buckets[2] = 5;
         shard.coordinated_ranges.latencies.buckets[2] = 2;
         shard.view_writes.latencies.buckets[3] = 7;
-        let peer = rpc::PeerStats { sent: rpc::Amount { count: 7, bytes: 70 }, ..Default::default() };
+        shard.engine.commitlog_entries = 6;
+        let peer = rpc::PeerStats {
+            sent: rpc::Amount { count: 7, bytes: 70 },
+            unsent: rpc::Amount { count: 2, bytes: 20 },
+            timeouts: 3,
+            ..Default::default()
+        };
         shard.rpc.peers = BTreeMap::from([(HostId([2; 16]), peer), (HostId([9; 16]), peer)]);
         Box::pin(std::future::ready(vec![shard.clone(), shard]))
     }
@@ -223,6 +229,34 @@ impl Node for Fake {
             _ => Err(ReplicaError::Storage("the file is damaged".to_owned())),
         };
         Box::pin(std::future::ready(found))
+    }
+
+    fn sstables(&self, table: TableId) -> LocalBoxFuture<Result<Vec<SstableFigures>, ReplicaError>> {
+        let one = |generation: &str, created_micros| SstableFigures {
+            generation: generation.to_owned(),
+            version: "nb",
+            level: 1,
+            disk_bytes: 900,
+            data_bytes: 700,
+            index_bytes: 90,
+            filter_bytes: 16,
+            created_micros,
+        };
+        let found = match table {
+            TableId([7, ..]) => Ok(vec![one("1", None), one("2", Some(60_000_000))]),
+            _ => Err(ReplicaError::UnknownTable(table)),
+        };
+        Box::pin(std::future::ready(found))
+    }
+
+    fn built_indexes(&self) -> LocalBoxFuture<Vec<(TableId, String)>> {
+        let built = [7, 8].map(|table| (TableId([table; 16]), format!("index_{table}")));
+        Box::pin(std::future::ready(built.to_vec()))
+    }
+
+    fn commitlog_segments(&self) -> LocalBoxFuture<[Vec<String>; 2]> {
+        let names = [vec!["CommitLog-0-1.log".to_owned()], Vec::new()];
+        Box::pin(std::future::ready(names))
     }
 
     fn table_directory(&self, table: &Table) -> PathBuf {
@@ -330,6 +364,11 @@ impl Node for Fake {
             "compaction_throughput" => ("64MiB", SettingKind::Text),
             "phi_convict_threshold" => ("8", SettingKind::Float),
             "log_level" => ("info,engine=debug", SettingKind::Text),
+            "slow_query_log_timeout_in_ms" => ("500", SettingKind::Integer),
+            "commitlog_total_space_in_mb" => ("8", SettingKind::Integer),
+            "commitlog_directory" => ("/log", SettingKind::Text),
+            name if name.ends_with("_in_ms") => ("5000", SettingKind::Integer),
+            "tombstone_warn_threshold" => ("1000", SettingKind::Integer),
             "data_file_directories" => ("/data", SettingKind::Text),
             "concurrent_compactors" => ("2", SettingKind::Integer),
             "client_encryption_options_enabled" => ("true", SettingKind::Truth),
@@ -345,6 +384,8 @@ impl Node for Fake {
             ("trace_probability", "0.125")
             | ("compaction_throughput", "8MiB")
             | ("incremental_backups", "false")
+            | ("slow_query_log_timeout_in_ms", "0" | "2" | "500")
+            | ("tombstone_failure_threshold", "7")
             | ("log_level", "info,engine=trace" | "warn") => Ok(()),
             _ => Err(format!("{name} is never {value}")),
         };
@@ -357,6 +398,26 @@ impl Node for Fake {
 
     fn now_micros(&self) -> i64 {
         60_000_000
+    }
+
+    fn sleep(&self, time: Duration) -> LocalBoxFuture<()> {
+        self.calls.borrow_mut().push(format!("slept {time:?}"));
+        Box::pin(std::future::ready(()))
+    }
+
+    fn clients(&self) -> LocalBoxFuture<Vec<ClientFigures>> {
+        let one = |username: &str, level: &str| ClientFigures {
+            address: native(9),
+            encrypted: false,
+            protocol_version: 4,
+            username: username.to_owned(),
+            service_level: level.to_owned(),
+            keyspace: None,
+            requests: 1,
+            driver: [None, None],
+        };
+        let clients = vec![one("ann", "gold"), one("ann", "gold"), one("bob", "default")];
+        Box::pin(std::future::ready(clients))
     }
 }
 
@@ -411,6 +472,16 @@ fn the_metrics_port_serves_metrics_only() {
     assert_eq!(stops.get(), 0);
     let answer = call(&metrics, "GET", "/metrics");
     assert!(answer.status == 200 && answer.body.contains("scylla_node_operation_mode 3"), "{}", answer.body);
+    let of_cluster = call(&MetricsService::new(fake(false)), "GET", "/metrics").body;
+    for line in [
+        "scylla_gossip_live{shard=\"0\"} 2",
+        "scylla_gossip_unreachable{shard=\"0\"} 1",
+        "scylla_node_ops_finished_percentage{ops=\"bootstrap\",shard=\"0\"} 1",
+        "scylla_storage_proxy_coordinator_cas_total_operations{shard=\"0\"} 0",
+        "scylla_cache_partition_hits{shard=\"0\"",
+    ] {
+        assert!(of_cluster.contains(line), "{line}");
+    }
     assert_eq!(call(&rest, "GET", "/metrics").status, 404, "metrics have their own port");
     assert_eq!(call(&rest, "POST", "/storage_service/stop_daemon").status, 200);
     assert_eq!(stops.get(), 1);

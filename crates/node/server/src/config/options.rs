@@ -379,6 +379,7 @@ options! {
     audit_logging_options_included_users: String = String::new(), live "Roles that are audited; all by default.";
     audit_logging_options_excluded_users: String = String::new(), live "Roles that are not audited.";
     audit_logging_options_max_log_size: Size = Size::mib(16 << 10), live "Bytes of audit logs that a node keeps; older files are removed.";
+    #[alias("live_updatable_config_params_changeable_via_cql", "")]
     enable_cql_config_updates: bool = true, "Let superusers change live settings by UPDATE system.config or system_views.settings; anybody where roles are not checked.";
     dynamic_data_masking_enabled: bool = false, "Let columns have masks, which readers without the permission UNMASK see in place of values; without, masks are neither attached nor applied.";
     #[alias("enable_user_defined_functions", "")]

@@ -24,6 +24,7 @@ mod samples;
 mod settings;
 mod snapshots;
 mod spelling;
+mod sstable_info;
 mod sstables;
 mod tables;
 mod topology;
@@ -130,6 +131,7 @@ const VERBS: &[Verb] = &[
     settings::SETTIMEOUT,
     node::SETTRACEPROBABILITY,
     snapshots::SNAPSHOT,
+    sstable_info::SSTABLEINFO,
     ring::STATUS,
     autocompaction::STATUSAUTOCOMPACTION,
     settings::STATUSBACKUP,
@@ -432,6 +434,8 @@ mod tests {
         assert_eq!(repair.get_one::<String>("start-token").unwrap(), "-5");
         assert_eq!(given(repair, "names"), ["ks", "t1", "t2"]);
         assert_eq!(given(repair, "in-dc"), ["north"]);
+        assert!(refused(&["repair", "--full", "--incremental-mode", "full"]).contains("cannot be used with"));
+        assert!(refused(&["repair", "--incremental-mode", "half"]).contains("invalid value 'half'"));
         let line = "torc nodetool -u me -pw x cfstats -pp ks.t";
         let spelled = spelled_out(words(line).into_iter());
         let matches = command().get_matches_from(&spelled[1..]);

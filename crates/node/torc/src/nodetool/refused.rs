@@ -91,7 +91,6 @@ const REFUSED: &[(&str, &str)] = &[
         "sjk",
         "there is no Java process; use the metrics, nodetool tpstats, or a profiler of the operating system",
     ),
-    ("sstableinfo", "torc sstable describes SSTables, in the directories that nodetool datapaths prints"),
     (
         "tasks",
         "there is no task manager; nodetool compactionstats, nodetool repair_admin and nodetool netstats show the work under way",
@@ -142,8 +141,8 @@ mod tests {
     const CASSANDRAS: &str = include_str!("../../testdata/nodetool/verbs-of-cassandra.list");
 
     /// Verbs of ScyllaDB's tool alone that are refused.
-    const SCYLLADBS: [&str; 7] =
-        ["backup", "cluster", "dropquarantinedsstables", "excludenode", "restore", "sstableinfo", "tasks"];
+    const SCYLLADBS: [&str; 6] =
+        ["backup", "cluster", "dropquarantinedsstables", "excludenode", "restore", "tasks"];
 
     #[test]
     fn every_verb_of_cassandra_has_an_answer() {

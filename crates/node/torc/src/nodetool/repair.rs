@@ -51,6 +51,9 @@ fn repair_arguments() -> Vec<Arg> {
     vec![
         flag("partitioner-range", "Only ranges of which the node is the first replica (-pr)"),
         flag("full", "Compare everything, also what past repairs have compared (-full)"),
+        value("incremental-mode", "ScyllaDB's spelling: incremental (the default) or full")
+            .value_parser(["incremental", "full", "disabled"])
+            .conflicts_with("full"),
         flag("in-local-dc", "Only with replicas of the node's datacenter (-local)"),
         value("in-dc", "Only with replicas of a datacenter; may be repeated (-dc)").action(ArgAction::Append),
         value("in-hosts", "Only with this replica, address or host id; may be repeated, and the node itself has to be among them (-hosts)")
@@ -74,6 +77,14 @@ fn wanted(api: &Api, arguments: &ArgMatches, tables: &[&str]) -> Result<(String,
     let flag = |name: &str| arguments.get_flag(name);
     let one = |name: &str| arguments.get_one::<String>(name).cloned().unwrap_or_default();
     let all = |name: &str| arguments.get_many::<String>(name).into_iter().flatten().cloned();
+    let full = match one("incremental-mode").as_str() {
+        "disabled" => {
+            return Err("incremental-mode disabled is not supported: a repair always records the ranges that it has compared"
+                .to_owned()
+                .into());
+        }
+        mode => flag("full") || mode == "full",
+    };
     let mut datacenters: Vec<String> = all("in-dc").collect();
     let hosts = all("in-hosts").collect::<Vec<String>>().join(",");
     if flag("partitioner-range") && !(datacenters.is_empty() && hosts.is_empty()) {
@@ -87,7 +98,7 @@ fn wanted(api: &Api, arguments: &ArgMatches, tables: &[&str]) -> Result<(String,
     let tables = tables.join(",");
     let mut query = vec![
         ("primaryRange", flag("partitioner-range").to_string()),
-        ("incremental", (!flag("full")).to_string()),
+        ("incremental", (!full).to_string()),
         ("columnFamilies", tables.clone()),
         ("dataCenters", datacenters.join(",")),
         ("hosts", hosts.clone()),
@@ -101,7 +112,7 @@ fn wanted(api: &Api, arguments: &ArgMatches, tables: &[&str]) -> Result<(String,
         "parallelism: parallel, primary range: {}, incremental: {}, job threads: 1, ColumnFamilies: [{tables}], \
          dataCenters: [{}], hosts: [{hosts}], previewKind: NONE",
         flag("partitioner-range"),
-        !flag("full"),
+        !full,
         datacenters.join(",")
     );
     Ok((query.join("&"), said))

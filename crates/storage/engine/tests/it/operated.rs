@@ -65,6 +65,40 @@ fn compactions_are_stopped_and_allowed() {
     assert!(allowed < 5, "{allowed} SSTables");
 }
 
+/// Whether a deletion of long ago is in the SSTable of a compaction while tombstones are not purged, and when they are again.
+async fn purged(rt: Rt) -> (bool, bool) {
+    let (engine, table) = engine(&rt).await;
+    write(&engine, &table, 1, 1).await;
+    write(&engine, &table, 2, 1).await;
+    let mut deletion = PartitionUpdate::new(table.clone(), key(1));
+    deletion.add_deletion(DeletionTime::new(5, 1));
+    engine.apply(Write::one(Origin::Client, deletion)).await.unwrap();
+    let set = |is_on| engine.set_tombstone_gc(table.id, is_on);
+    let compacted = async || {
+        engine.flush(table.id).await.unwrap();
+        engine.compact(table.id).await.unwrap();
+        !engine.sstables_of(table.id, &key(1)).await.unwrap().is_empty()
+    };
+    set(false).unwrap();
+    let stopped = compacted().await;
+    assert!(engine.table_stats(table.id).unwrap().tombstone_gc_stopped);
+    let [one] = &engine.sstable_figures(table.id).await.unwrap()[..] else { panic!("one SSTable") };
+    assert!(one.data_bytes > 0 && one.index_bytes > 0 && one.disk_bytes > one.data_bytes, "{one:?}");
+    let [active, archiving] = engine.commitlog_segments();
+    assert!(!active.is_empty() && archiving.is_empty(), "{active:?} {archiving:?}");
+    set(true).unwrap();
+    write(&engine, &table, 2, 6).await;
+    let allowed = compacted().await;
+    assert!(engine.set_tombstone_gc(TableId([99; 16]), true).is_err());
+    assert!(engine.sstable_figures(TableId([99; 16])).await.is_err());
+    (stopped, allowed)
+}
+
+#[test]
+fn tombstones_are_purged_unless_an_operator_stops_it() {
+    assert_eq!(on_a_node(3, purged), (true, false));
+}
+
 async fn distributions(rt: Rt) {
     let (engine, table) = engine(&rt).await;
     engine.set_auto_compaction(table.id, false).unwrap();
