@@ -35,14 +35,14 @@ impl<'a> CounterWrites<'a> {
             let (erm, token) = (self.context.maps().of(&update.table)?, Some(update.key.token));
             self.context.lease().hold(&erm, token, options.consistency, options.deadline).await?;
         }
-        let mut increments = updates.into_iter().map(|update| self.increment_partition(update, options));
-        if increments.len() == 1
-            && let Some(increment) = increments.next()
-        {
-            // Where it is, and not moved among others.
-            return increment.await;
+        match <[PartitionUpdate; 1]>::try_from(updates) {
+            // Awaited where it is, and not moved among others.
+            Ok([update]) => self.increment_partition(update, options).await,
+            Err(updates) => {
+                let all = updates.into_iter().map(|update| self.increment_partition(update, options));
+                join_all(all).await.into_iter().collect()
+            }
         }
-        join_all(increments).await.into_iter().collect()
     }
 
     async fn increment_partition(
