@@ -17,7 +17,7 @@ use views::View;
 
 use crate::logged::{Batches, Delivery};
 use crate::peer_error::PeerError;
-use crate::view_builds::{BuildRows, Builds, ViewBuildStatus};
+use crate::view_builds::{BuildProgress, BuildRows, Builds, ViewBuildStatus};
 use crate::{Coordinator, RequestError, ViewNode, shard_calls};
 
 /// Rows of the base that are read at once, and bytes.
@@ -28,6 +28,8 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(2);
 const RETRY_PAUSE: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
 /// How often the progress of a build is stored.
 const NOTE_PERIOD: Duration = Duration::from_secs(2);
+/// How often the log says how far a build is.
+const LOG_PERIOD: Duration = Duration::from_secs(30);
 
 const _: () = assert!(RETRY_PAUSE.0.as_millis() < RETRY_PAUSE.1.as_millis(), "pauses grow up to the longest");
 
@@ -136,8 +138,14 @@ impl Coordinator {
             form: Form::Whole,
             ..ReadCommand::all_of(base.clone(), Partitions::Range(range), 0)
         };
-        let mut noted: Option<Instant> = None;
+        requests.begin(table.id, rt.now(), progress.last_token);
+        let (mut noted, mut logged) = (None::<Instant>, rt.now());
         loop {
+            if rt.now() - logged >= LOG_PERIOD {
+                let far = BuildProgress::new(progress.last_token, requests.begun(table.id, rt.now()));
+                tracing::info!("building the materialized view {}: {far}", table.full_name());
+                logged = rt.now();
+            }
             if noted.is_none_or(|noted| rt.now() - noted >= NOTE_PERIOD) {
                 rows.note_progress(table, builds, progress).await?;
                 noted = Some(rt.now());
@@ -231,7 +239,8 @@ impl Coordinator {
         assert_eq!(self.shard(), 0, "shard 0 builds views");
         let schema = self.schema();
         let rows = BuildRows::new(self.context().rt(), self.replica(), &schema);
-        rows.read().await.map(|builds| builds.status(view)).map_err(|error| error.to_string())
+        let begun = self.operations().build_requests.begun(view, self.context().rt().now());
+        rows.read().await.map(|builds| builds.status(view, begun)).map_err(|error| error.to_string())
     }
 
     /// Has every node build the views of a table from the beginning.

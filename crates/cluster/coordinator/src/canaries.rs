@@ -38,6 +38,8 @@ pub struct Canaries {
     pub lost_view_updates: bool,
     /// Deletions of rows of views are not written.
     pub kept_view_rows: bool,
+    /// Writes do not wait for synchronous updates of views.
+    pub unsynchronised_views: bool,
     /// Deletions of rows are not logged as changes.
     pub unlogged_deletions: bool,
     /// Changes go to the streams of the generation before that of their time.

@@ -283,7 +283,8 @@ impl ViewObserver {
         };
         // Changes of this very shard are applied with the write and need not be stored for later.
         let (mut updates, changes): (Vec<_>, Vec<_>) = changes.into_iter().partition(is_here);
-        let synchronous = views.iter().any(|view| view.table().options.synchronous_updates);
+        let synchronous = views.iter().any(|view| view.table().options.synchronous_updates)
+            && !context.injected().unsynchronised_views;
         let (intent, follow_up) = self.intents.of(&coordinator, changes, synchronous).await?;
         updates.extend(intent.filter(|_| !context.injected().lost_view_updates));
         Ok(Derivation { updates, follow_up })

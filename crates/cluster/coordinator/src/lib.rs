@@ -100,7 +100,7 @@ pub use schema_change::SchemaChangeError;
 pub use shard_calls::{NodeRequest, NodeResponse};
 pub use table_figures::TableFigures;
 pub use topology::{ClusterView, Consistency, DataPlacement, Phase, Replicated, ViewNode};
-pub use view_builds::ViewBuildStatus;
+pub use view_builds::{BuildProgress, ViewBuildStatus};
 pub use view_checks::{
     CheckState, CheckedTokens, FoundDifference, ViewCheck, ViewCheckError, ViewCheckStatus,
 };

@@ -212,8 +212,7 @@ impl Calls<'_> {
         body.push(ASKS_VIEW_BUILD);
         body.extend_from_slice(&built.0);
         let answer = self.call(view.first_shard(node), Verb::Truncate, body.into(), deadline).await?;
-        let number = Reader::new(&answer).i64().map_err(|short| unreadable(&short))?;
-        ViewBuildStatus::of_number(number).ok_or_else(|| unreadable(&"no status of a build"))
+        ViewBuildStatus::decode(&answer).ok_or_else(|| unreadable(&"no status of a build"))
     }
 
     /// When each shard of a node truncated a table last, microseconds since 1970; [`i64::MIN`] for never.

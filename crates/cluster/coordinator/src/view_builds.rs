@@ -1,7 +1,9 @@
 //! The rows that say which materialized views a node has built, and how far the others are: `system.built_views` and
 //! `system.view_builds_in_progress`.
 
+use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use mutation::row::ColumnData;
@@ -11,15 +13,15 @@ use mutation::{
 use replica::{Form, Origin, Partitions, Read, ReadCommand, Replica, ReplicaError, Write};
 use rt::Rt;
 use schema::{Schema, Table, TableId};
-use stdx::HashMap;
+use stdx::{HashMap, Reader};
 
 /// How far a node is with building a materialized view, by Cassandra's names (`system_distributed.view_build_status`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ViewBuildStatus {
     /// Nothing is known: the node has not begun, does not know the view, or does not answer.
     Unknown,
-    /// The build is under way.
-    Started,
+    /// The build is under way; how far, where its row says.
+    Started(Option<BuildProgress>),
     /// The node has put all that it has of the base into the view.
     Success,
 }
@@ -29,24 +31,75 @@ impl ViewBuildStatus {
     pub fn name(self) -> &'static str {
         match self {
             Self::Unknown => "UNKNOWN",
-            Self::Started => "STARTED",
+            Self::Started(_) => "STARTED",
             Self::Success => "SUCCESS",
         }
     }
 
-    /// The number by which it is sent.
-    pub(crate) fn number(self) -> i64 {
-        match self {
+    /// Its encoding: a number, behind which a build under way has its progress. Nodes before 2026-11-29 send and read the number alone.
+    pub(crate) fn encode(self) -> Bytes {
+        let number: i64 = match self {
             Self::Unknown => 0,
-            Self::Started => 1,
+            Self::Started(_) => 1,
             Self::Success => 2,
+        };
+        let mut numbers = vec![number];
+        if let Self::Started(Some(progress)) = self {
+            numbers.extend([i64::from(progress.permille), progress.seconds_left.map_or(-1, i64::from)]);
         }
+        numbers.into_iter().flat_map(i64::to_be_bytes).collect()
     }
 
-    /// The status of a number; none for others.
-    pub(crate) fn of_number(number: i64) -> Option<Self> {
-        [Self::Unknown, Self::Started, Self::Success].into_iter().find(|status| status.number() == number)
+    /// Reads the encoding; none of other bytes.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut reader = Reader::new(bytes);
+        match reader.i64().ok()? {
+            0 => Some(Self::Unknown),
+            1 if reader.is_empty() => Some(Self::Started(None)),
+            1 => {
+                let permille =
+                    u16::try_from(reader.i64().ok()?).ok().filter(|permille| *permille <= 1_000)?;
+                let seconds_left = u32::try_from(reader.i64().ok()?).ok();
+                Some(Self::Started(Some(BuildProgress { permille, seconds_left })))
+            }
+            2 => Some(Self::Success),
+            _ => None,
+        }
     }
+}
+
+/// How far a build is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BuildProgress {
+    /// Of a thousand tokens of the ring so many are behind it.
+    pub permille: u16,
+    /// The seconds that the rest takes at the speed since the node has started; none until there is one.
+    pub seconds_left: Option<u32>,
+}
+
+impl BuildProgress {
+    /// Of a build that has put the partitions up to a token into the view, and had those up to `from` so long ago.
+    pub(crate) fn new(last_token: Option<i64>, since: Option<(Option<i64>, Duration)>) -> Self {
+        let share = share_of_ring(last_token);
+        let seconds_left = since.and_then(|(from, elapsed)| {
+            let done = share - share_of_ring(from);
+            // A float that is too large becomes the largest number.
+            (done > 0.0).then(|| (elapsed.as_secs_f64() * (1.0 - share) / done).ceil() as u32)
+        });
+        Self { permille: (share * 1_000.0) as u16, seconds_left }
+    }
+}
+
+impl fmt::Display for BuildProgress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}% of the ring", self.permille / 10, self.permille % 10)?;
+        self.seconds_left.map_or(Ok(()), |seconds| write!(f, ", about {seconds} s left"))
+    }
+}
+
+/// Which part of all tokens is up to one.
+fn share_of_ring(token: Option<i64>) -> f64 {
+    token.map_or(0.0, |token| (token as f64 - i64::MIN as f64) / (u64::MAX as f64))
 }
 
 /// The state of a build, as stored in its row.
@@ -72,12 +125,14 @@ pub(crate) struct Builds {
 }
 
 impl Builds {
-    /// How far the build of a view is.
-    pub(crate) fn status(&self, view: TableId) -> ViewBuildStatus {
-        match (self.built.contains(&view), self.begun.contains_key(&view)) {
+    /// How far the build of a view is, which had put the partitions up to a token into the view so long ago.
+    pub(crate) fn status(&self, view: TableId, since: Option<(Option<i64>, Duration)>) -> ViewBuildStatus {
+        match (self.built.contains(&view), self.begun.get(&view)) {
             (true, _) => ViewBuildStatus::Success,
-            (false, true) => ViewBuildStatus::Started,
-            (false, false) => ViewBuildStatus::Unknown,
+            (false, Some(progress)) => {
+                ViewBuildStatus::Started(Some(BuildProgress::new(progress.last_token, since)))
+            }
+            (false, None) => ViewBuildStatus::Unknown,
         }
     }
 }
@@ -235,5 +290,49 @@ impl<'a> BuildRows<'a> {
         let mut update = PartitionUpdate::new(table.clone(), key);
         update.add_row(self.removal_of(clustering, builds));
         update
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rest_takes_as_long_as_the_part_that_is_done() {
+        let minute = Duration::from_secs(60);
+        for (last_token, since, shown) in [
+            (None, None, "0.0% of the ring"),
+            (None, Some((None, minute)), "0.0% of the ring"),
+            (Some(0), None, "50.0% of the ring"),
+            (Some(0), Some((None, minute)), "50.0% of the ring, about 60 s left"),
+            (Some(i64::MAX / 2), Some((Some(0), minute)), "75.0% of the ring, about 60 s left"),
+            (Some(i64::MIN + (1 << 20)), Some((None, minute)), "0.0% of the ring, about 4294967295 s left"),
+            (Some(i64::MAX), Some((None, minute)), "100.0% of the ring, about 0 s left"),
+        ] {
+            assert_eq!(BuildProgress::new(last_token, since).to_string(), shown);
+        }
+    }
+
+    #[test]
+    fn statuses_are_sent_with_their_progress() {
+        let progress = |seconds_left| Some(BuildProgress { permille: 421, seconds_left });
+        for status in [
+            ViewBuildStatus::Unknown,
+            ViewBuildStatus::Success,
+            ViewBuildStatus::Started(None),
+            ViewBuildStatus::Started(progress(None)),
+            ViewBuildStatus::Started(progress(Some(7))),
+        ] {
+            let encoded = status.encode();
+            assert_eq!(ViewBuildStatus::decode(&encoded), Some(status));
+            for end in 0..8 {
+                assert_eq!(ViewBuildStatus::decode(&encoded[..end]), None, "{status:?} up to {end}");
+            }
+        }
+        let of = |numbers: &[i64]| {
+            let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_be_bytes()).collect();
+            ViewBuildStatus::decode(&bytes)
+        };
+        assert_eq!([of(&[3]), of(&[1, 1_001, 1]), of(&[1, 5])], [None; 3]);
     }
 }

@@ -326,6 +326,7 @@ pub(crate) fn tasks(shards: &[EngineStats]) -> Vec<TaskFacts> {
             TaskKind::Upgrade => "upgrade sstables",
             TaskKind::GarbageCollection => "remove deleted data",
             TaskKind::Verification => "verify",
+            TaskKind::IndexBuild => "secondary index build",
         },
         keyspace: task.keyspace.clone(),
         table: task.table.clone(),

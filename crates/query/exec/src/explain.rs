@@ -229,6 +229,7 @@ fn wanted(part: &IndexPart, table: &Table) -> String {
     };
     match &part.wanted {
         Wanted::Equal(value) => format!("{column} has {}", expr(value, table)),
+        Wanted::In(values) => format!("{column} {}", choice_text(values, table)),
         Wanted::Terms(_, value) => format!("{column} has the terms of {}", expr(value, table)),
         Wanted::Entry(key, value) => format!("{column}[{}] = {}", expr(key, table), expr(value, table)),
         Wanted::Like(_, pattern) => format!("{column} like {}", expr(pattern, table)),

@@ -64,7 +64,7 @@ pub struct Progress {
 
 impl Progress {
     /// An input was read so far; how much further that is than before.
-    fn advance(&self, before: &mut u64, upto: u64) -> u64 {
+    pub fn advance(&self, before: &mut u64, upto: u64) -> u64 {
         let bytes = upto.saturating_sub(*before);
         *before += bytes;
         self.bytes_read.set(self.bytes_read.get() + bytes);

@@ -102,7 +102,7 @@ impl Engine {
             }
         };
         let is_stopped = || inner.health.is_stopped();
-        crate::indexes::build_new(inner, store, &added, Speed::Limited(&is_stopped)).await;
+        crate::indexes::build_new(inner, store, &added, Speed::Limited(&is_stopped, None)).await;
         let committed = crate::commit::commit(inner, store, edit, &[]).await?;
         let bytes = added.iter().map(|live| live.sstable.disk_len()).sum();
         let adopted = Adopted { sstables: added.len() as u64, bytes };

@@ -410,7 +410,7 @@ pub(crate) async fn compact(
                 inputs.iter().map(|live| live.sstable.descriptor().clone()).collect();
             inner.rt.buggify("compaction: merged, not committed").await;
             let stop = || is_stopped(inner, store, &kind);
-            crate::indexes::build_new(inner, store, &added, Speed::Limited(&stop)).await;
+            crate::indexes::build_new(inner, store, &added, Speed::Limited(&stop, None)).await;
             if stop() {
                 crate::indexes::discard(inner, &added).await;
                 return abandon(edit, &kind, MaintenanceError::Cancelled).await;

@@ -12,6 +12,7 @@ use rt::sync::Notify;
 use schema::{Table, TableId};
 use stdx::HashMap;
 
+use crate::MaintenanceError;
 use crate::stats::{COMPACTION_HISTORY_MAX, CompactionRecord, StopRequest, TaskKind, TaskRecord};
 
 /// Longest pause after compactions of a table that failed.
@@ -178,7 +179,10 @@ impl Compactions {
         match wanted {
             StopRequest::Id(id) => {
                 let tasks = self.tasks.borrow();
-                let meant = tasks.iter().filter_map(Weak::upgrade).filter(|task| task.id == *id);
+                let is_meant = |task: &Rc<RunningTask>| {
+                    task.id == *id && TaskKind::STOPPABLE.contains(&task.operation.kind)
+                };
+                let meant = tasks.iter().filter_map(Weak::upgrade).filter(is_meant);
                 meant.for_each(|task| end(&task.operation));
             }
             StopRequest::Kind(kind, tables) => {
@@ -237,6 +241,11 @@ impl Operation {
     /// Whether an operator wants its end.
     pub(crate) fn is_stopped(&self) -> bool {
         self.stopped.get()
+    }
+
+    /// Fails when an operator wants its end.
+    pub(crate) fn refuse_stopped(&self) -> Result<(), MaintenanceError> {
+        if self.is_stopped() { Err(MaintenanceError::Interrupted) } else { Ok(()) }
     }
 }
 

@@ -5,10 +5,13 @@ use std::sync::Arc;
 
 use index::{Definition, IndexFile};
 use sstable::SstableError;
+use stdx::murmur3::hash128;
 
+use crate::compactions::RunningTask;
 use crate::engine::Inner;
 use crate::indexes::{Speed, build_index, index_failed, path};
 use crate::live::LiveSstable;
+use crate::stats::TaskKind;
 use crate::store::Store;
 
 /// Of so many data bytes on, building an index is worth a line of the log.
@@ -42,17 +45,14 @@ async fn build_missing(inner: &Rc<Inner>, store: &Rc<Store>) {
     let is_stopped = || inner.health.is_stopped();
     let mut has_failed = false;
     for definition in definitions.iter() {
-        let lacking: Vec<Rc<LiveSstable>> = store
-            .set()
-            .iter()
-            .filter(|live| !live.suspect.get() && live.index(definition).is_none())
-            .cloned()
-            .collect();
+        let lacking = lacking(store, definition);
         let bytes: u64 = lacking.iter().map(|live| live.sstable.data_len()).sum();
         let (name, table) = (&definition.name, store.table().full_name());
         let is_long = bytes >= BYTES_WORTH_A_LINE;
         let begun = inner.rt.now();
         let mut done = 0;
+        let task = show(inner, store, definition, &lacking);
+        let progress = task.as_ref().map(|task| &task.progress);
         for (at, live) in lacking.iter().enumerate() {
             if store.dropped.get() || inner.health.is_stopped() {
                 return;
@@ -76,8 +76,8 @@ async fn build_missing(inner: &Rc<Inner>, store: &Rc<Store>) {
                     bytes >> 20
                 );
             }
-            if let Err(error) = build_index(inner, store, live, definition, Speed::Limited(&is_stopped)).await
-            {
+            let speed = Speed::Limited(&is_stopped, progress);
+            if let Err(error) = build_index(inner, store, live, definition, speed).await {
                 if matches!(error, SstableError::Corrupt(_)) {
                     // It is left out from now on, and repaired like one that a read found damaged.
                     store.met_damage(live, &error);
@@ -95,6 +95,31 @@ async fn build_missing(inner: &Rc<Inner>, store: &Rc<Store>) {
     if !has_failed {
         store.indexes_failing.set(false);
     }
+}
+
+/// The readable SSTables without an index of a definition.
+fn lacking(store: &Store, definition: &Definition) -> Vec<Rc<LiveSstable>> {
+    let lacks = |live: &&Rc<LiveSstable>| !live.suspect.get() && live.index(definition).is_none();
+    store.set().iter().filter(lacks).cloned().collect()
+}
+
+/// Has others see the build of an index of some SSTables, if there are any.
+fn show(
+    inner: &Inner,
+    store: &Store,
+    definition: &Definition,
+    lacking: &[Rc<LiveSstable>],
+) -> Option<Rc<RunningTask>> {
+    if lacking.is_empty() {
+        return None;
+    }
+    // By table and index, for nobody stops it by its id.
+    let [high, low] = hash128(&[&store.id.0[..], definition.name.as_bytes()].concat(), 0);
+    let id = (u128::from(high) << 64 | u128::from(low)).to_be_bytes();
+    let operation = inner.compactions.operation(TaskKind::IndexBuild, store.table());
+    let task = inner.compactions.show(id, &operation, lacking.len());
+    task.progress.bytes_total.set(lacking.iter().map(|live| live.sstable.uncompressed_len()).sum());
+    Some(task)
 }
 
 /// Removes the files of indexes that were dropped.

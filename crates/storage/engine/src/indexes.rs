@@ -8,6 +8,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use compaction::Progress;
 use index::{Definition, IndexBuilder, IndexFile, IndexFileError, SstableIdentity};
 use mutation::{Fragment, FragmentBuffer, PartitionRange};
 use rt::{Disk, DiskError};
@@ -52,7 +53,7 @@ impl LiveSstable {
     }
 
     /// Takes an index into use.
-    fn add_index(&self, file: Rc<IndexFile>) {
+    pub(crate) fn add_index(&self, file: Rc<IndexFile>) {
         assert!(self.index(file.definition()).is_none(), "an SSTable has one index of a definition");
         self.indexes.borrow_mut().push(file);
     }
@@ -122,13 +123,13 @@ pub(crate) async fn rebuild(inner: &Inner, store: &Store, names: &[String]) -> R
 pub(crate) enum Speed<'a> {
     /// At once: a memtable's memory is free again only after that, and writes wait for it.
     Unlimited,
-    /// No faster than compactions may read, step by step, until this is true.
-    Limited(&'a dyn Fn() -> bool),
+    /// No faster than compactions may read, step by step, until this is true. The bytes that were read are counted, if it is shown.
+    Limited(&'a dyn Fn() -> bool, Option<&'a Progress>),
 }
 
 impl Speed<'_> {
     fn is_stopped(self) -> bool {
-        matches!(self, Self::Limited(stop) if stop())
+        matches!(self, Self::Limited(stop, _) if stop())
     }
 }
 
@@ -197,7 +198,7 @@ pub(crate) async fn remove_orphans(inner: &Inner, store: &Store) -> Result<(), D
     Ok(())
 }
 
-async fn identity(inner: &Inner, live: &LiveSstable) -> Result<SstableIdentity, SstableError> {
+pub(crate) async fn identity(inner: &Inner, live: &LiveSstable) -> Result<SstableIdentity, SstableError> {
     let digest = live.sstable.descriptor().path(Component::Digest);
     let checksum = sstable::verify::read_digest(&inner.rt, digest).await?.unwrap_or(0);
     Ok(SstableIdentity { len: live.sstable.data_len(), checksum })
@@ -215,15 +216,39 @@ pub(crate) async fn build_index(
         return Ok(());
     }
     let Some(path) = path(&store.dir, live.sstable.descriptor(), definition) else { return Ok(()) };
+    let Some(identity) = write_file(inner, store, live, definition, &path, speed).await? else {
+        return Ok(());
+    };
+    inner.rt.buggify("index: its file is written, nobody goes by it").await;
+    match IndexFile::open(inner.rt.disk(), path, identity, definition.clone()).await {
+        Ok(file) => live.add_index(file),
+        Err(IndexFileError::Disk(error)) => return Err(error.into()),
+        Err(error) => tracing::error!("{error}, although it was just written; it is made again"),
+    }
+    Ok(())
+}
+
+/// Writes the file of an index; the SSTable that it is of. None, and no file, when the table or the index is dropped or `speed` ends it.
+pub(crate) async fn write_file(
+    inner: &Inner,
+    store: &Store,
+    live: &LiveSstable,
+    definition: &Arc<Definition>,
+    path: &Path,
+    speed: Speed<'_>,
+) -> Result<Option<SstableIdentity>, SstableError> {
     let disk = inner.rt.disk();
     disk.create_dir_durably(store.dir.join(FOLDER)).await?;
     let identity = identity(inner, live).await?;
     let of = (store.table(), definition.clone());
-    let mut builder = IndexBuilder::create(disk, path.clone(), identity, of).await?;
+    let mut builder = IndexBuilder::create(disk, path.to_owned(), identity, of).await?;
     let mut source = live.sstable.scan(&PartitionRange::all());
-    let (mut fragments, mut rows, mut read) = (FragmentBuffer::new(), 0_u64, 0);
+    let (mut fragments, mut rows, mut read, mut shown) = (FragmentBuffer::new(), 0_u64, 0, 0);
     while source.fill_next(&mut fragments).await? {
-        if let Speed::Limited(_) = speed {
+        if let Speed::Limited(_, progress) = speed {
+            if let Some(progress) = progress {
+                progress.advance(&mut shown, source.position());
+            }
             inner
                 .compactions
                 .throttle
@@ -243,17 +268,11 @@ pub(crate) async fn build_index(
             drop(builder);
             // The next attempt, or the next start, replaces one that stays.
             let _ = disk.remove(path).await;
-            return Ok(());
+            return Ok(None);
         }
     }
     builder.finish().await?;
-    inner.rt.buggify("index: its file is written, nobody goes by it").await;
-    match IndexFile::open(disk, path, identity, definition.clone()).await {
-        Ok(file) => live.add_index(file),
-        Err(IndexFileError::Disk(error)) => return Err(error.into()),
-        Err(error) => tracing::error!("{error}, although it was just written; it is made again"),
-    }
-    Ok(())
+    Ok(Some(identity))
 }
 
 pub(crate) fn index_failed(store: &Store, definition: &Definition, error: &SstableError) {

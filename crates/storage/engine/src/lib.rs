@@ -37,6 +37,7 @@ mod generation;
 mod health;
 mod import;
 mod index_builder;
+mod index_check;
 mod index_reader;
 mod indexes;
 mod input;
@@ -103,7 +104,7 @@ pub use read::ReadSources;
 pub use read_request::{Read, ReadScope};
 pub use reader::{EngineReader, SyncStep};
 pub use request::{Durability, Origin, Truncation, Updates, Write};
-pub use rewrite::{Rewrite, RewriteReport};
+pub use rewrite::Rewrite;
 pub use salvaged::TokenSpan;
 pub use sampling::{Sampled, SampledKey, TopKeys};
 pub use snapshot_rows::SnapshotRows;
@@ -116,6 +117,7 @@ pub use sstable::named_table_dir as dropped_table_dir;
 pub use sstable::table_dir;
 pub use sstable::{LargeData, LargeKind, LargeRecord, LargeThresholds};
 pub use stats::{
-    CompactionRecord, EngineStats, LargeSstable, StopRequest, TableSize, TableStats, TaskKind, TaskRecord,
+    CompactionRecord, EngineStats, LargeSstable, RewriteReport, StopRequest, TableSize, TableStats, TaskKind,
+    TaskRecord,
 };
 pub use watermark::{Marked, RepairedWatermark};

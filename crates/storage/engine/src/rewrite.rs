@@ -11,18 +11,14 @@ use schema::TableId;
 use sstable::{Sstable, SstableError, Version};
 
 use crate::compact::{CompactionType, compact};
-use crate::compactions::Operation;
 use crate::damage::damage_in;
 use crate::engine::Inner;
 use crate::live::LiveSstable;
 use crate::salvaged::{Lost, Salvaged};
-use crate::stats::TaskKind;
+use crate::stats::{RewriteReport, TaskKind};
 use crate::store::Store;
 use crate::watermark::RepairedWatermark;
 use crate::{Engine, MaintenanceError};
-
-/// So many problems are reported of a table on a shard.
-const PROBLEMS_MAX: usize = 100;
 
 /// The reason and the form of writing SSTables anew.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +37,11 @@ pub enum Rewrite {
     },
     /// Each is read, and compared with its checksums; nothing is written.
     Verify,
+    /// Its indexes are made once more and compared.
+    VerifyIndexes {
+        /// Those that differ are replaced.
+        repair: bool,
+    },
 }
 
 impl Rewrite {
@@ -49,7 +50,7 @@ impl Rewrite {
             Self::GarbageCollect(_) => TaskKind::GarbageCollection,
             Self::Upgrade { .. } => TaskKind::Upgrade,
             Self::Scrub { .. } => TaskKind::Scrub,
-            Self::Verify => TaskKind::Verification,
+            Self::Verify | Self::VerifyIndexes { .. } => TaskKind::Verification,
         }
     }
 
@@ -60,33 +61,7 @@ impl Rewrite {
             Self::Upgrade { .. } => "upgrade",
             Self::Scrub { .. } => "scrub",
             Self::Verify => "verification",
-        }
-    }
-}
-
-/// The outcome for a table, of one shard or several.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RewriteReport {
-    /// SSTables that were written anew, or read where nothing is written.
-    pub sstables: u64,
-    /// Damaged SSTables that left the table after their readable part was rewritten.
-    pub set_aside: u64,
-    /// The damage that was met, and the data that was dropped for it.
-    pub problems: Vec<String>,
-}
-
-impl RewriteReport {
-    /// Adds the outcome of another shard.
-    pub fn merge(&mut self, other: Self) {
-        self.sstables += other.sstables;
-        self.set_aside += other.set_aside;
-        self.problems.extend(other.problems);
-        self.problems.truncate(PROBLEMS_MAX);
-    }
-
-    fn note(&mut self, problem: String) {
-        if self.problems.len() < PROBLEMS_MAX {
-            self.problems.push(problem);
+            Self::VerifyIndexes { .. } => "verification of indexes",
         }
     }
 }
@@ -100,6 +75,7 @@ impl Engine {
         let store = self.0.store(table).ok_or(MaintenanceError::UnknownTable(table))?;
         match how {
             Rewrite::Verify => verify(&self.0, &store).await,
+            Rewrite::VerifyIndexes { repair } => crate::index_check::verify(&self.0, &store, repair).await,
             _ => rewrite(&self.0, &store, how).await,
         }
     }
@@ -130,7 +106,7 @@ pub(crate) async fn cleanup(
     let kept = kept();
     let mut rewritten = 0;
     for live in inputs {
-        refuse_stopped(&operation)?;
+        operation.refuse_stopped()?;
         if store.edits.is_stopped_since(begun) {
             return stopped(store, rewritten);
         }
@@ -197,10 +173,6 @@ async fn write_anew(
     }
 }
 
-fn refuse_stopped(operation: &Operation) -> Result<(), MaintenanceError> {
-    if operation.is_stopped() { Err(MaintenanceError::Interrupted) } else { Ok(()) }
-}
-
 async fn rewrite(
     inner: &Rc<Inner>,
     store: &Rc<Store>,
@@ -216,7 +188,7 @@ async fn rewrite(
     let inputs: Vec<Rc<LiveSstable>> = store.set().to_vec();
     let mut report = RewriteReport::default();
     for live in inputs {
-        refuse_stopped(&operation)?;
+        operation.refuse_stopped()?;
         if store.edits.is_stopped_since(begun) {
             break;
         }
@@ -241,7 +213,7 @@ async fn rewrite(
             return Err(MaintenanceError::Source(refusal(store, &suspects).into()));
         }
         for live in suspects {
-            refuse_stopped(&operation)?;
+            operation.refuse_stopped()?;
             scrub_damaged(inner, store, &live, &mut report).await?;
         }
     }
@@ -349,7 +321,7 @@ async fn verify(inner: &Rc<Inner>, store: &Rc<Store>) -> Result<RewriteReport, M
     // Files stay while their SSTables are held.
     let held: Vec<Rc<LiveSstable>> = store.set().to_vec();
     for live in held {
-        refuse_stopped(&operation)?;
+        operation.refuse_stopped()?;
         if inner.health.is_stopped() {
             return Err(MaintenanceError::Stopped);
         }
@@ -362,7 +334,7 @@ async fn verify(inner: &Rc<Inner>, store: &Rc<Store>) -> Result<RewriteReport, M
         };
         let found = sstable::verify::verify_in_steps(&inner.rt, live.sstable.descriptor(), may_go_on).await;
         let found = found.map_err(|error| store.read_failed(&live, error))?;
-        refuse_stopped(&operation)?;
+        operation.refuse_stopped()?;
         if inner.health.is_stopped() {
             return Err(MaintenanceError::Stopped);
         }

@@ -41,11 +41,13 @@ pub enum TaskKind {
     GarbageCollection,
     /// Each is read and compared with its checksums.
     Verification,
+    /// Each gets an index that it lacks.
+    IndexBuild,
 }
 
 impl TaskKind {
-    /// All of them.
-    pub const ALL: [Self; 6] = [
+    /// Those that an operator can stop. An index that is not built would be begun again.
+    pub const STOPPABLE: [Self; 6] = [
         Self::Compaction,
         Self::Cleanup,
         Self::Scrub,
@@ -63,14 +65,15 @@ impl TaskKind {
             Self::Upgrade => "UPGRADE_SSTABLES",
             Self::GarbageCollection => "GARBAGE_COLLECT",
             Self::Verification => "VERIFY",
+            Self::IndexBuild => "INDEX_BUILD",
         }
     }
 
-    /// Of its name, or of ScyllaDB's.
+    /// One that can be stopped, of its name or of ScyllaDB's.
     pub fn from_name(name: &str) -> Option<Self> {
         let name = name.to_ascii_uppercase();
         let name = if name == "UPGRADE" { "UPGRADE_SSTABLES" } else { name.as_str() };
-        Self::ALL.into_iter().find(|kind| kind.name() == name)
+        Self::STOPPABLE.into_iter().find(|kind| kind.name() == name)
     }
 }
 
@@ -81,6 +84,39 @@ pub enum StopRequest {
     Id([u8; 16]),
     /// All of a kind, of these tables or of all.
     Kind(TaskKind, Option<Vec<TableId>>),
+}
+
+/// So many problems are reported of a table on a shard.
+const PROBLEMS_MAX: usize = 100;
+
+/// The outcome for a table, of one shard or several.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RewriteReport {
+    /// SSTables that were written anew, or read where nothing is written.
+    pub sstables: u64,
+    /// Damaged SSTables that left the table after their readable part was rewritten.
+    pub set_aside: u64,
+    /// Indexes of SSTables that differed from the rows, and were replaced.
+    pub indexes_replaced: u64,
+    /// The damage that was met, and the data that was dropped for it.
+    pub problems: Vec<String>,
+}
+
+impl RewriteReport {
+    /// Adds the outcome of another shard.
+    pub fn merge(&mut self, other: Self) {
+        self.sstables += other.sstables;
+        self.set_aside += other.set_aside;
+        self.indexes_replaced += other.indexes_replaced;
+        self.problems.extend(other.problems);
+        self.problems.truncate(PROBLEMS_MAX);
+    }
+
+    pub(crate) fn note(&mut self, problem: String) {
+        if self.problems.len() < PROBLEMS_MAX {
+            self.problems.push(problem);
+        }
+    }
 }
 
 /// A compaction that runs.

@@ -260,9 +260,16 @@ impl Canary {
         checked(
             "kept-view-rows",
             "deletions of rows of views are not written",
-            (Focus::Views, 5, Some(0)),
+            (Focus::Views, 5, Some(1)),
             "views",
             |injected| injected.coordinator.kept_view_rows = true,
+        ),
+        checked(
+            "unsynchronised-views",
+            "writes do not wait for synchronous updates of views",
+            (Focus::Views, 5, Some(1)),
+            "synchronous",
+            |injected| injected.coordinator.unsynchronised_views = true,
         ),
         checked(
             "former-streams",

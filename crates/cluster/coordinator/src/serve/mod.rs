@@ -38,6 +38,7 @@ use crate::peer_error::{code, malformed, not_heard, refusal, stale_topology, unr
 use crate::rate_check::RateCheck;
 use crate::truncate::Truncations;
 use crate::truncation_permit::TruncationPermit;
+use crate::view_builds::ViewBuildStatus;
 use crate::{Coordinator, Operation};
 
 impl Coordinator {
@@ -305,8 +306,7 @@ impl Server {
                 Ok(times.into_iter().flat_map(i64::to_be_bytes).collect())
             }
             ASKS_VIEW_BUILD => {
-                let status = self.coordinator.view_build_here(table).await.map_err(failed)?;
-                Ok(Bytes::copy_from_slice(&status.number().to_be_bytes()))
+                self.coordinator.view_build_here(table).await.map(ViewBuildStatus::encode).map_err(failed)
             }
             REBUILDS_VIEWS => {
                 truncations.rebuild_views_here(table).await.map(|()| Bytes::new()).map_err(failed)

@@ -60,6 +60,10 @@ async fn report(node: &Rc<dyn Node>, call: &Call, how: &str, keyspace: &str) -> 
         "scrub" => scrub(node, call, keyspace).await?.0,
         "upgrade" => upgrade(node, call, keyspace).await?.0,
         "verify" => rewrite(node, call, keyspace, Rewrite::Verify).await?,
+        "verify_indexes" => {
+            let repair = flag(call, "repair", false)?;
+            rewrite(node, call, keyspace, Rewrite::VerifyIndexes { repair }).await?
+        }
         "garbage_collect" => {
             let granularity = match call.parameter("granularity").unwrap_or("ROW") {
                 "ROW" => Granularity::Row,
@@ -73,7 +77,7 @@ async fn report(node: &Rc<dyn Node>, call: &Call, how: &str, keyspace: &str) -> 
     let one = |(table, report): &(String, RewriteReport)| {
         json!({
             "keyspace": keyspace, "table": table, "sstables": report.sstables, "set_aside": report.set_aside,
-            "problems": report.problems,
+            "indexes_replaced": report.indexes_replaced, "problems": report.problems,
         })
     };
     Ok(reports.iter().map(one).collect())
@@ -189,7 +193,7 @@ async fn stop(node: &Rc<dyn Node>, call: &Call, keyspace: Option<&str>) -> Resul
         }
         (None, Some(name)) => {
             let kind = TaskKind::from_name(name).ok_or_else(|| {
-                let known: Vec<&str> = TaskKind::ALL.into_iter().map(TaskKind::name).collect();
+                let known: Vec<&str> = TaskKind::STOPPABLE.into_iter().map(TaskKind::name).collect();
                 bad(format!("{name} is no type of work that can be stopped; these are: {}", known.join(", ")))
             })?;
             StopRequest::Kind(kind, keyspace.map(|keyspace| tables_of(node, call, keyspace)).transpose()?)

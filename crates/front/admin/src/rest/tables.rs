@@ -384,7 +384,8 @@ fn figures_of(table: &Table, of: &[&TableStats], snapshot_bytes: u64) -> Value {
     })
 }
 
-/// How far each node is with building a materialized view, as ScyllaDB answers: pairs of the node's address and the status.
+/// How far each node is with building a materialized view, as ScyllaDB answers: pairs of the node's address and the status; beside them the
+/// part of the ring that is done and the seconds that the rest takes, where they are known.
 pub(super) async fn view_build_statuses(
     node: &Rc<dyn Node>,
     keyspace: &str,
@@ -395,6 +396,13 @@ pub(super) async fn view_build_statuses(
     let table =
         found.ok_or_else(|| bad(format!("Can't find a materialized view {view} in keyspace {keyspace}")))?;
     let statuses = node.view_builds(table.id).await;
-    let pair = |(node, status): &(ViewNode, ViewBuildStatus)| json!({ "key": ring::name(node), "value": status.name() });
+    let pair = |(node, status): &(ViewNode, ViewBuildStatus)| {
+        let mut pair = json!({ "key": ring::name(node), "value": status.name() });
+        if let ViewBuildStatus::Started(Some(progress)) = status {
+            pair["progress"] = json!(f64::from(progress.permille) / 1_000.0);
+            pair["seconds_left"] = json!(progress.seconds_left);
+        }
+        pair
+    };
     Ok(json!(statuses.iter().map(pair).collect::<Vec<_>>()))
 }

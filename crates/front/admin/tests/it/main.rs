@@ -162,7 +162,12 @@ impl Node for Fake {
     ) -> LocalBoxFuture<Result<RewriteReport, ReplicaError>> {
         self.calls.borrow_mut().push(format!("{} {how:?}", table.0[0]));
         let problems = if table.0[0] == 7 { vec!["t is damaged".to_owned()] } else { Vec::new() };
-        Box::pin(std::future::ready(Ok(RewriteReport { sstables: 2, set_aside: 1, problems })))
+        Box::pin(std::future::ready(Ok(RewriteReport {
+            sstables: 2,
+            set_aside: 1,
+            problems,
+            ..RewriteReport::default()
+        })))
     }
 
     fn import_sstables(

@@ -172,7 +172,7 @@ fn sstables_are_written_anew_or_verified() {
     let (_, done, calls) = answered("POST", "/torc/sstables/garbage_collect/ks?cf=pair,t&granularity=CELL");
     assert_eq!(calls, ["8 GarbageCollect(Cell)", "7 GarbageCollect(Cell)"]);
     let second = json!({
-        "keyspace": "ks", "table": "t", "sstables": 2, "set_aside": 1, "problems": ["t is damaged"],
+        "keyspace": "ks", "table": "t", "sstables": 2, "set_aside": 1, "indexes_replaced": 0, "problems": ["t is damaged"],
     });
     assert_eq!(done[1], second);
     let scrub = |query: &str| answered("GET", &format!("/storage_service/keyspace_scrub/ks?cf=t&{query}"));

@@ -93,6 +93,7 @@ fn shown_kind(kind: &Value) -> String {
         "UPGRADE_SSTABLES" => "Upgrade sstables",
         "GARBAGE_COLLECT" => "Remove deleted data",
         "VERIFY" => "Verify",
+        "INDEX_BUILD" => "Secondary index build",
         _ => "Compaction",
     }
     .to_owned()

@@ -148,6 +148,7 @@ const VERBS: &[Verb] = &[
     cidr::UPDATECIDRGROUP,
     sstables::UPGRADESSTABLES,
     sstables::VERIFY,
+    sstables::VERIFYINDEX,
     views::VERIFYVIEW,
     node::VERSION,
     views::VIEWBUILDSTATUS,
@@ -235,7 +236,8 @@ pub fn run(arguments: &ArgMatches) -> Result<(), String> {
     };
     put(&out);
     let is_unfinished = name == views::VIEWBUILDSTATUS.name && answer["finished"] == false;
-    let is_damaged = name == sstables::VERIFY.name && !sstables::is_sound(&answer);
+    let verifies = [sstables::VERIFY.name, sstables::VERIFYINDEX.name].contains(&name);
+    let is_damaged = verifies && !sstables::is_sound(&answer);
     if is_unfinished || is_damaged || name == views::VERIFYVIEW.name && !views::is_verified(&answer) {
         // As Cassandra's tool, so that scripts can wait for a view, and tell one that differs, or damage.
         std::process::exit(1);

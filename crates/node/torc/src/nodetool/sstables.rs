@@ -1,4 +1,4 @@
-//! Verbs about the SSTables of tables: garbagecollect, import, refresh, scrub, upgradesstables, verify, and stop, which ends such work and
+//! Verbs about the SSTables of tables: garbagecollect, import, refresh, scrub, upgradesstables, verify, verifyindex, and stop, which ends such work and
 //! compactions.
 
 use clap::{Arg, ArgAction, ArgMatches};
@@ -85,6 +85,17 @@ pub(super) const VERIFY: Verb = Verb {
         ]
     },
     ask: |api, arguments| on_tables(api, arguments, "verify", "", false),
+    show,
+};
+
+pub(super) const VERIFYINDEX: Verb = Verb {
+    name: "verifyindex",
+    about: "Compare the indexes of one or more tables with their rows, and repair them",
+    arguments: || vec![flag("repair").help("Replace the indexes that differ"), names()],
+    ask: |api, arguments| {
+        let query = format!("repair={}", arguments.get_flag("repair"));
+        on_tables(api, arguments, "verify_indexes", &query, false)
+    },
     show,
 };
 
@@ -257,6 +268,12 @@ fn show(answer: &Value) -> String {
         let table = format!("{}.{}", text(&report["keyspace"]), text(&report["table"]));
         for problem in texts(&report["problems"]) {
             out.push_str(&format!("{table}: {problem}\n"));
+        }
+        if report["indexes_replaced"].as_u64().is_some_and(|count| count > 0) {
+            out.push_str(&format!(
+                "{table}: {} indexes of SSTables were replaced\n",
+                report["indexes_replaced"]
+            ));
         }
         if report["set_aside"].as_u64().is_some_and(|count| count > 0) {
             out.push_str(&format!(

@@ -47,7 +47,14 @@ fn show_status(answer: &Value) -> String {
     let mut grid = Grid::default();
     grid.row(["Host", "Info"]);
     for node in answer["nodes"].as_array().into_iter().flatten() {
-        grid.row([text(&node["key"]), text(&node["value"])]);
+        let mut info = text(&node["value"]);
+        if let Some(share) = node["progress"].as_f64() {
+            info += &format!(" {}", percent(share, 1));
+        }
+        if let Some(seconds) = node["seconds_left"].as_u64() {
+            info += &format!(", about {seconds} s left");
+        }
+        grid.row([text(&node["key"]), info]);
     }
     format!("{name} has not finished building; node status is below.\n\n{}", grid.text(" "))
 }
@@ -161,4 +168,25 @@ fn show_verify(check: &Value) -> String {
         }
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn builds_under_way_are_shown_with_their_progress() {
+        let nodes = json!([
+            { "key": "127.0.0.1", "value": "SUCCESS" },
+            { "key": "127.0.0.2", "value": "STARTED", "progress": 0.421, "seconds_left": 75 },
+            { "key": "127.0.0.3", "value": "STARTED", "progress": 0.0, "seconds_left": null },
+        ]);
+        let shown = show_status(&json!({ "keyspace": "ks", "view": "v", "finished": false, "nodes": nodes }));
+        let expected = "ks.v has not finished building; node status is below.\n\n\
+            Host      Info                          \n\
+            127.0.0.1 SUCCESS                       \n\
+            127.0.0.2 STARTED 42.1%, about 75 s left\n\
+            127.0.0.3 STARTED 0.0%                  \n";
+        assert_eq!(shown, expected);
+    }
 }

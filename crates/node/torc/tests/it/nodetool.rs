@@ -383,6 +383,10 @@ fn indexes_are_shown_and_made_anew() {
     assert_eq!(asked.say(&["rebuild_index", "ks", "t", "by_v", "t.by_w"]), "");
     assert_eq!(client.texts(shown), both);
     assert_eq!(client.texts("SELECT k FROM ks.t WHERE v = 3").len(), 10);
+    assert_eq!(asked.say(&["verifyindex", "ks", "t"]), "");
+    let verified = asked.json(&["verifyindex", "--repair", "ks"]);
+    let report = verified["tables"].as_array().into_iter().flatten().find(|report| report["table"] == "t");
+    assert!(report.is_some_and(|report| report["sstables"].as_u64() > Some(0)), "{verified}");
     let refused = |arguments: &[&str]| asked.try_say(arguments).unwrap_err();
     assert!(refused(&["rebuild_index", "ks", "t", "by_x"]).contains("there is no index by_x on table ks.t"));
     assert!(refused(&["rebuild_index", "ks", "u", "by_v"]).contains("there is no table ks.u"));

@@ -60,7 +60,7 @@ impl Guard<'_> {
     fn index_query(&mut self, plan: &SelectPlan, request: &Request<'_>) -> Result<()> {
         let limits = self.limits;
         let (index, uses_index) = match &plan.access {
-            AccessPath::Index(access) => (access.parts.as_slice(), true),
+            AccessPath::Index(access) => (access.parts.as_slice(), !access.is_optional),
             _ => (&[][..], plan.nearest.is_some()),
         };
         let index = index.iter().map(|part| part.column.as_str());

@@ -10,7 +10,7 @@ use super::parts::Divided;
 use super::places::Places;
 use super::read::{SCAN_ROWS, read};
 use crate::backend::Coordinator;
-use crate::error::Result;
+use crate::error::{ExecError, Result};
 use crate::expr::Env;
 use crate::request::{Request, TimeoutKind};
 use crate::where_clause::access::AccessPath;
@@ -28,6 +28,8 @@ pub(super) struct Pages<'a, C> {
     fragments_of: Option<&'a Table>,
     /// Of a plan that uses an index.
     pub(super) places: Option<Box<Places>>,
+    /// Whether all rows are read where the index is not available: of a partition, or where it is not needed.
+    reads_without: bool,
 }
 
 impl<'a, C: Coordinator> Pages<'a, C> {
@@ -40,25 +42,40 @@ impl<'a, C: Coordinator> Pages<'a, C> {
         (command, left): (ReadCommand, u64),
     ) -> Result<Self> {
         let timeout = if plan.access.names_partitions() { TimeoutKind::Read } else { TimeoutKind::Range };
-        let mut places = None;
+        let (mut places, mut reads_without) = (None, false);
         // Places and rows are read one after the other, which is no one moment of a partition: a serial read needs one.
         let is_whole = request.consistency.is_serial() && plan.access.names_partitions();
         if let AccessPath::Index(access) = &plan.access
             && !is_whole
         {
             let table = &plan.table;
-            let names: Vec<&str> = access.parts.iter().map(|part| part.index.as_str()).collect();
-            let names = names.join(", ");
-            request.note(|| format!("Executing read on {} using index {names}", table.full_name()));
+            reads_without = access.is_optional || plan.access.names_partitions();
             let parts = access.parts.iter().map(|part| Ok((part.index.clone(), part.predicates(env)?)));
             let parts = parts.collect::<Result<Vec<_>>>()?;
             let reduced = plan.selection.is_aggregate() || plan.group_width.is_some();
             let page = request.page_size.map_or(u64::MAX, u64::from);
             let wanted = if reduced { u64::MAX } else { left.min(page) };
-            places = Some(Box::new(Places::new(&command, parts, access.partitions, wanted)));
+            places = Places::new(&command, parts, access.partitions, wanted).map(Box::new);
+            request.note(|| match &places {
+                Some(places) => {
+                    format!("Executing read on {} using index {}", table.full_name(), places.names())
+                }
+                None => format!("Executing read on {} without an index: too many values", table.full_name()),
+            });
         }
         let fragments_of = plan.fragments_of.as_deref();
-        Ok(Self { coordinator, request, command, timeout, ended: false, tombstones: 0, fragments_of, places })
+        let (ended, tombstones) = (false, 0);
+        Ok(Self {
+            coordinator,
+            request,
+            command,
+            timeout,
+            ended,
+            tombstones,
+            fragments_of,
+            places,
+            reads_without,
+        })
     }
 
     /// The statement of these, in parts.
@@ -88,6 +105,7 @@ impl<'a, C: Coordinator> Pages<'a, C> {
             tombstones: 0,
             fragments_of,
             places: None,
+            reads_without: false,
         }
     }
 
@@ -103,9 +121,20 @@ impl<'a, C: Coordinator> Pages<'a, C> {
             return Ok(None);
         }
         if let Some(places) = &mut self.places {
-            let page = Box::pin(places.next(self.coordinator, self.request, rows)).await?;
-            self.tombstones += page.as_ref().map_or(0, |page| page.tombstones);
-            return Ok(page);
+            match Box::pin(places.next(self.coordinator, self.request, rows)).await {
+                // The rest is read and filtered until the index is built.
+                Err(ExecError::Request(error)) if self.reads_without && error.is_index_unavailable() => {
+                    let names = places.names();
+                    self.request.note(|| format!("Index {names} is not available: reading without it"));
+                    self.command.resume = places.resume.take();
+                    self.places = None;
+                }
+                page => {
+                    let page = page?;
+                    self.tombstones += page.as_ref().map_or(0, |page| page.tombstones);
+                    return Ok(page);
+                }
+            }
         }
         self.command.limits.rows = rows;
         let deadline = self.request.deadline(self.timeout);

@@ -14,7 +14,7 @@ use smallvec::SmallVec;
 use super::read::{READ_BYTES_MAX, read};
 use super::spots::{PLACES_ESTIMATED, PLACES_MAX, Source, Spot, Spots, behind};
 use crate::backend::Coordinator;
-use crate::error::{ExecError, Result};
+use crate::error::Result;
 use crate::request::{Request, TimeoutKind};
 use crate::where_clause::texts::AnyOfAll;
 
@@ -22,6 +22,10 @@ use crate::where_clause::texts::AnyOfAll;
 const PLACES_BYTES_MAX: usize = 4 << 20;
 /// The fewest, because some may be stale.
 const PLACES_MIN: u64 = 16;
+/// Bytes of a page of the places of one of many values.
+const VALUE_BYTES_MIN: usize = 64 << 10;
+/// Lists of places that one statement reads at once at most. A condition with more of them filters.
+const SOURCES_MAX: usize = 64;
 /// The most partitions that are read at once.
 const PARTITIONS_AT_ONCE: usize = 16;
 
@@ -49,7 +53,7 @@ pub(super) struct Places {
     /// Reads rows, with partitions and slices put in.
     rows: ReadCommand,
     /// Where the result resumes; then the last place that an index gave.
-    resume: Option<Resume>,
+    pub(super) resume: Option<Resume>,
     /// Rows that the result still takes.
     wanted: u64,
     /// All places were read.
@@ -59,13 +63,24 @@ pub(super) struct Places {
 }
 
 impl Places {
-    /// The rows of `command`, a read of a range or of one partition, that all of these indexes find; about `wanted` are needed.
+    /// The rows of `command`, a read of a range or of one partition, that all of these indexes find; about `wanted` are needed. None where
+    /// each index has too many lists of places.
     pub(super) fn new(
         command: &ReadCommand,
-        parts: Vec<(String, AnyOfAll)>,
+        mut parts: Vec<(String, AnyOfAll)>,
         partitions: bool,
         wanted: u64,
-    ) -> Self {
+    ) -> Option<Self> {
+        let mut sources = 0;
+        parts.retain(|(_, lists)| {
+            let more = lists.iter().map(Vec::len).sum::<usize>();
+            let fits = sources + more <= SOURCES_MAX;
+            sources += if fits { more } else { 0 };
+            fits
+        });
+        if parts.is_empty() {
+            return None;
+        }
         let mut queue = VecDeque::new();
         let mut resume = command.resume.clone();
         if partitions && let Some(inside) = resume.take_if(|resume| resume.clustering.is_some()) {
@@ -73,14 +88,16 @@ impl Places {
             resume = Some(behind(&inside.key));
             queue.push_back(Place { key: inside.key.clone(), rows: None, resume: Some(inside) });
         }
-        let is_one =
-            matches!(parts.as_slice(), [(_, lists)] if matches!(lists.as_slice(), [list] if list.len() == 1));
-        let places = if is_one { wanted.clamp(PLACES_MIN, PLACES_MAX) } else { PLACES_ESTIMATED };
-        let source = |index: &str, predicate: Predicate| {
+        let is_one = sources == 1;
+        // Nothing is intersected.
+        let is_union = matches!(parts.as_slice(), [(_, lists)] if lists.iter().all(|list| list.len() == 1));
+        let places_max = if is_one { PLACES_MAX } else { PLACES_ESTIMATED };
+        let places = if is_union { wanted.clamp(PLACES_MIN, places_max) } else { PLACES_ESTIMATED };
+        let source = |index: &str, count: usize, predicate: Predicate| {
             let is_one_term = !matches!(predicate, Predicate::Range { .. });
             // A range of values that is intersected counts when it is read to its end.
             let (places, bytes) = match (is_one_term, is_one) {
-                (true, _) => (places, READ_BYTES_MAX),
+                (true, _) => (places, (READ_BYTES_MAX / count).max(VALUE_BYTES_MIN)),
                 (false, true) => (places, PLACES_BYTES_MAX),
                 (false, false) => (PLACES_MAX, PLACES_BYTES_MAX),
             };
@@ -94,16 +111,23 @@ impl Places {
                 index: Some(IndexQuery { index: index.to_owned(), predicate }.into()),
                 ..command.clone()
             };
-            Source::new(query, is_one_term)
+            Source::new(query, is_one_term, count)
         };
         let clauses = parts.into_iter().map(|(index, lists)| {
-            let of_list = |list: Vec<Predicate>| list.into_iter().map(|one| source(&index, one)).collect();
+            let count = lists.len();
+            let of_list =
+                |list: Vec<Predicate>| list.into_iter().map(|one| source(&index, count, one)).collect();
             let lists = lists.into_iter().map(of_list).collect();
             (index, lists)
         });
         let spots = Spots::new(clauses.collect(), partitions);
         let rows = ReadCommand { resume: None, ..command.clone() };
-        Self { spots, rows, resume, wanted, exhausted: false, queue, ready: VecDeque::new() }
+        Some(Self { spots, rows, resume, wanted, exhausted: false, queue, ready: VecDeque::new() })
+    }
+
+    /// The names of the indexes.
+    pub(super) fn names(&self) -> String {
+        self.spots.names()
     }
 
     /// The next page of rows, of one partition; none behind the last. Its `more` is where the result may go on.
@@ -143,25 +167,9 @@ impl Places {
     }
 
     async fn fetch_places<C: Coordinator>(&mut self, coordinator: &C, request: &Request<'_>) -> Result<()> {
-        let (spots, is_over) = match (self.spots.next(coordinator, request).await, &self.rows.partitions) {
-            (Ok(found), _) => found,
-            // A partition is read and filtered until the index is built.
-            (Err(ExecError::Request(error)), Partitions::Keys(keys)) if error.is_index_unavailable() => {
-                let names = self.spots.names();
-                request.note(|| format!("Index {names} is not available: reading the partition"));
-                let resume = self.resume.take();
-                self.queue.extend(keys.iter().map(|key| Place {
-                    key: key.clone(),
-                    rows: None,
-                    resume: resume.clone(),
-                }));
-                self.exhausted = true;
-                return Ok(());
-            }
-            (Err(error), _) => return Err(error),
-        };
+        let (spots, is_over) = self.spots.next(coordinator, request).await?;
         self.exhausted = is_over;
-        // When the index is unavailable next, the partition is read from here on.
+        // When the index is unavailable next, all rows are read from here on.
         if let Some(Spot { key, clustering }) = spots.last() {
             self.resume = Some(Resume { clustering: clustering.clone(), ..behind(key) });
         }

@@ -58,6 +58,8 @@ pub(super) struct Source {
     query: ReadCommand,
     /// Whether all of them are those of one term, which come in order from the index.
     is_one_term: bool,
+    /// The most places that one read fetches.
+    page_max: u64,
     /// Those that were read and are not behind the caller.
     held: VecDeque<Spot>,
     /// The last place that was read: all before it are known. None before the first page.
@@ -68,9 +70,11 @@ pub(super) struct Source {
 }
 
 impl Source {
-    pub(super) fn new(query: ReadCommand, is_one_term: bool) -> Self {
+    /// One of `count` of which the places of any are wanted: they share the places of a read.
+    pub(super) fn new(query: ReadCommand, is_one_term: bool, count: usize) -> Self {
         let held = VecDeque::new();
-        Self { query, is_one_term, held, read_to: None, exhausted: false, estimate: 0.0 }
+        let page_max = PLACES_OF_TERMS / count as u64;
+        Self { query, is_one_term, page_max, held, read_to: None, exhausted: false, estimate: 0.0 }
     }
 
     fn needs_page(&self) -> bool {
@@ -102,8 +106,8 @@ impl Source {
             self.estimate = self.estimate(page.more.as_ref());
         }
         // Each read has a price of its own, of several terms that of looking at all of their places.
-        let rows = self.query.limits.rows.saturating_mul(2).min(PLACES_OF_TERMS);
-        self.query.limits.rows = if self.is_one_term { rows } else { PLACES_OF_TERMS };
+        let rows = self.query.limits.rows.saturating_mul(2).min(self.page_max);
+        self.query.limits.rows = if self.is_one_term { rows } else { self.page_max };
         self.query.resume = page.more.map(|more| match partitions {
             // All of the partition is read, regardless of its other places.
             true => behind(&more.key),
@@ -278,7 +282,10 @@ impl Spots {
             }
         }
         let rest = self.clauses.iter_mut().flat_map(Clause::sources);
-        rest.for_each(|source| source.query.limits.rows = source.query.limits.rows.max(PLACES_MAX));
+        rest.for_each(|source| {
+            let rows = source.query.limits.rows.max(PLACES_MAX);
+            source.query.limits.rows = rows.min(source.page_max);
+        });
         if self.clauses.len() == 1 {
             return;
         }

@@ -8,7 +8,7 @@ use schema::Table;
 use text::IndexText;
 
 use super::choice::{Choice, TupleChoice};
-use super::filter::required;
+use super::filter::{in_values, required};
 use super::rows::{RowRestriction, TokenRange};
 use super::texts::{AnyOfAll, LikeTexts, TermsWanted};
 use crate::error::Result;
@@ -39,6 +39,8 @@ pub struct RangeAccess {
 pub enum Wanted {
     /// A value.
     Equal(Expr),
+    /// One of several values.
+    In(Choice),
     /// A key of a map with a value.
     Entry(Expr, Expr),
     /// The values between two ends, and whether an end belongs to them.
@@ -59,8 +61,9 @@ impl Wanted {
     pub(super) fn rank(&self) -> u8 {
         match self {
             Self::Equal(_) | Self::Entry(..) | Self::Terms(..) => 0,
-            Self::Like(..) => 1,
-            Self::Slice { .. } => 2,
+            Self::In(_) => 1,
+            Self::Like(..) => 2,
+            Self::Slice { .. } => 3,
         }
     }
 }
@@ -72,6 +75,8 @@ pub struct IndexAccess {
     pub parts: Vec<IndexPart>,
     /// Whether they find partitions and not rows: of a static or a partition key column.
     pub partitions: bool,
+    /// Whether the rows are read and filtered where the indexes are not available: they only narrow down the rows that ALLOW FILTERING filters.
+    pub is_optional: bool,
     /// Where.
     pub within: IndexScope,
 }
@@ -113,6 +118,12 @@ impl IndexPart {
         let one = |predicate| Ok(vec![vec![predicate]]);
         match &self.wanted {
             Wanted::Equal(expr) => one(Predicate::Equal(value(expr)?)),
+            Wanted::In(choice) => {
+                let mut values = in_values(choice, &self.column, env, true)?;
+                values.sort_unstable();
+                values.dedup();
+                Ok(values.into_iter().map(|value| vec![Predicate::Equal(value)]).collect())
+            }
             Wanted::Entry(key, expr) => one(Predicate::Entry { key: value(key)?, value: value(expr)? }),
             Wanted::Slice { from, to } => one(Predicate::Range { from: end(from)?, to: end(to)? }),
             Wanted::Terms(text, expr) => Ok(TermsWanted::new(text, &value(expr)?).predicates()),

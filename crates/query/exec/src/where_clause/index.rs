@@ -79,6 +79,7 @@ type Analysis = Option<Arc<IndexText>>;
 #[derive(Debug)]
 enum Condition {
     Equal(Expr, Analysis),
+    In(Choice),
     Slice(Vec<(ComparisonOperator, Expr)>),
     Contains(Expr, Analysis),
     ContainsKey(Expr, Analysis),
@@ -126,7 +127,7 @@ impl Condition {
             [Single::Equal(value)] => {
                 Self::Equal(value.clone(), analysis_of(table, column, IndexedPart::Whole))
             }
-            [Single::In(_)] => Self::Other,
+            [Single::In(choice)] => Self::In(choice.clone()),
             slices if slices.iter().any(|slice| matches!(slice, Single::NotIn(_))) => Self::Other,
             slices => Self::Slice(
                 slices
@@ -160,6 +161,11 @@ impl Condition {
         };
         match self {
             Self::Equal(value, text) => whole.then(|| equal(value, text)).flatten(),
+            // IN compares texts as they are.
+            Self::In(choice) => {
+                let is_plain = whole && index_text(index, column, part).is_none();
+                is_plain.then(|| Wanted::In(choice.clone()))
+            }
             Self::Slice(ends) => (whole && family.orders(&column.ty)).then(|| {
                 let end = |start: bool| {
                     let found = ends.iter().find(|(operator, _)| is_start(*operator) == start);
@@ -189,6 +195,11 @@ impl Condition {
             }
             Self::Other => None,
         }
+    }
+
+    /// Whether an index of the column finds the condition without ALLOW FILTERING.
+    fn is_answered(&self, index: &Index, column: &Column) -> bool {
+        !matches!(self, Self::In(_)) && self.wanted(index, column).is_some()
     }
 }
 
@@ -311,27 +322,23 @@ impl<'a> Restriction<'a> {
 
     /// Whether an index finds it, or a part of it.
     pub(super) fn has_index(&self, indexes: &[&'a Index]) -> bool {
-        indexes.iter().any(|index| self.wanted(index).next().is_some())
-    }
-
-    fn wanted(&self, index: &'a Index) -> impl Iterator<Item = (&'a Column, Wanted)> {
-        self.parts
-            .iter()
-            .filter_map(move |(column, condition)| Some((*column, condition.wanted(index, column)?)))
+        let is_answered =
+            |index: &&Index| self.parts.iter().any(|(column, one)| one.is_answered(index, column));
+        indexes.iter().any(is_answered)
     }
 
     /// Whether these indexes, which are asked together, find all that it asks for.
     fn is_covered(&self, group: &[&Index]) -> bool {
         if self.tuple {
             let found = |(column, condition): &(&Column, Condition)| {
-                group.iter().any(|index| condition.wanted(index, column).is_some())
+                group.iter().any(|index| condition.is_answered(index, column))
             };
             return self.parts.iter().all(found);
         }
         // Several CONTAINS of a column are answered together by SAI alone.
         group.iter().any(|index| {
             let answers = self.parts.len() == 1 || index.is_storage_attached();
-            answers && self.parts.iter().any(|(column, one)| one.wanted(index, column).is_some())
+            answers && self.parts.iter().any(|(column, one)| one.is_answered(index, column))
         })
     }
 }
@@ -349,12 +356,13 @@ pub(super) fn covers<'a>(
 }
 
 /// The indexes for a plan, the one that should find the fewest rows first: one that finds a value before one that finds a range, and the
-/// first by name of those. In a partition only those that find rows by a value: the places of several values would have to be searched in
+/// first by name of those. In a partition only those that find rows by values: the places of a range of values would have to be searched in
 /// all partitions. All find rows, or all partitions.
 pub(super) fn choose(
     indexes: &[&Index],
     restrictions: &[Restriction<'_>],
     within: IndexScope,
+    is_optional: bool,
 ) -> Option<IndexAccess> {
     let finds_partitions =
         |column: &Column| matches!(column.kind, ColumnKind::PartitionKey | ColumnKind::Static);
@@ -364,7 +372,11 @@ pub(super) fn choose(
     });
     let is_fit = |(_, column, wanted): &(&Index, &Column, Wanted)| match &within {
         IndexScope::Range(_) => true,
-        IndexScope::Partition(_) => !finds_partitions(column) && wanted.rank() == 0,
+        // Its slices have the values of IN of a clustering column.
+        IndexScope::Partition(_) => match wanted {
+            Wanted::In(_) => column.kind == ColumnKind::Regular,
+            wanted => !finds_partitions(column) && wanted.rank() == 0,
+        },
     };
     let mut candidates: Vec<(&Index, &Column, Wanted)> = candidates.filter(is_fit).collect();
     candidates.sort_by_key(|(index, _, wanted)| (wanted.rank(), index.name.as_str()));
@@ -376,7 +388,7 @@ pub(super) fn choose(
         is_ascii: matches!(column.ty, CqlType::Ascii),
         wanted,
     });
-    Some(IndexAccess { parts: parts.take(INDEXES_MAX).collect(), partitions, within })
+    Some(IndexAccess { parts: parts.take(INDEXES_MAX).collect(), partitions, is_optional, within })
 }
 
 /// Indexes that one statement queries at most; the rest of its conditions filter.

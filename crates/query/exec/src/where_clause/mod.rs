@@ -535,10 +535,12 @@ impl<'a> Collector<'_, 'a> {
             }
             return filtering_needed();
         }
-        if out.uses_index
+        // The values of IN narrow down a filter of all partitions.
+        let narrows = self.statement.filtering() && out.keys.is_none();
+        if (out.uses_index || narrows)
             && let Some(within) = self.index_scope(&out)
         {
-            out.index = index::choose(&indexes, &restrictions, within);
+            out.index = index::choose(&indexes, &restrictions, within, !out.uses_index);
         }
         Ok(out)
     }

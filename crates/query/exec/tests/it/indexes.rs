@@ -78,7 +78,7 @@ fn paged(node: &Node, text: &str, size: i32) -> Vec<Cells> {
 }
 
 /// Conditions that an index finds.
-const CONDITIONS: [&str; 32] = [
+const CONDITIONS: [&str; 43] = [
     "v = 1",
     "v = 1 AND w = 'ab'",
     "v = 1 AND x = 7",
@@ -111,6 +111,17 @@ const CONDITIONS: [&str; 32] = [
     "k = 2 AND k2 = 0 AND m['x'] = 1 AND s = 1",
     "k = 2 AND k2 = 0 AND x = 3",
     "k = 2 AND k2 = 0 AND s >= 0 AND l CONTAINS 1",
+    "v IN (1, 3)",
+    "v IN (3, 1, 3, 9)",
+    "v IN (0, 2) AND w IN ('a', 'é', 'abc')",
+    "w = 'ab' AND v IN (1, 2, 3)",
+    "v IN (1, 2) AND x > 5",
+    "s IN (1, 2)",
+    "s IN (0, 1) AND v = 3",
+    "k IN (1, 3)",
+    "d IN ('a', 'ab') AND c > 1",
+    "f IN ([1], [2])",
+    "k = 1 AND k2 = 2 AND w = 'ab' AND v IN (1, 2)",
 ];
 
 #[test]
@@ -194,16 +205,47 @@ fn an_index_that_becomes_unavailable_midway_returns_no_row_twice() {
     for c in 0..2_500 {
         node.run(&format!("INSERT INTO ks.t (k, c, v) VALUES (1, {c}, {})", i32::from(c % 50 == 0)));
     }
-    let text = "SELECT c FROM ks.t WHERE k = 1 AND v = 0";
-    let expected = node.rows(text);
-    assert_eq!(expected.len(), 2_450);
-    for reads in 0..4 {
-        memory.index_reads_left.set(reads);
-        assert_eq!(node.rows(text), expected, "after {reads} pages of places");
-        memory.index_reads_left.set(reads);
-        assert_eq!(paged(&node, text, 700), expected, "in pages, after {reads} pages of places");
+    for (text, count) in [
+        ("SELECT c FROM ks.t WHERE k = 1 AND v = 0", 2_450),
+        ("SELECT c FROM ks.t WHERE v IN (0, 1) ALLOW FILTERING", 2_500),
+    ] {
+        memory.index_reads_left.set(u64::MAX);
+        let expected = node.rows(text);
+        assert_eq!(expected.len(), count);
+        assert!(memory.index_reads() > 1, "{text} uses the index");
+        for reads in 0..6 {
+            memory.index_reads_left.set(reads);
+            assert_eq!(node.rows(text), expected, "{text} after {reads} pages of places");
+            memory.index_reads_left.set(reads);
+            assert_eq!(paged(&node, text, 700), expected, "{text} in pages, after {reads} pages of places");
+        }
     }
     memory.index_reads_left.set(u64::MAX);
+}
+
+/// IN needs ALLOW FILTERING as in Cassandra; up to 64 lists of places are united.
+#[test]
+fn choices_of_values_by_way_of_an_index() {
+    let (node, memory) = filled(4);
+    let text = |table: &str, condition: &str| {
+        format!("SELECT k, k2, c, d, v FROM ks.{table} WHERE {condition} ALLOW FILTERING")
+    };
+    let values = |count: usize| (0..count).map(|v| v.to_string()).collect::<Vec<_>>().join(", ");
+    for (condition, reads) in [
+        (format!("v IN ({})", values(64)), 64),
+        (format!("v IN ({})", values(65)), 0),
+        (format!("v IN ({}) AND x IN (4, 5)", values(65)), 0),
+        (format!("v IN ({}) AND w = 'a'", values(64)), 1),
+        ("v IN ()".to_owned(), 0),
+        ("k = 1 AND k2 = 2 AND v IN (1, 2)".to_owned(), 2),
+    ] {
+        memory.index_reads();
+        let expected = node.rows(&text("plain", &condition));
+        assert_eq!(node.rows(&text("t", &condition)), expected, "{condition}");
+        assert_eq!(memory.index_reads(), reads, "reads of places for {condition}");
+    }
+    let refusal = node.refusal("SELECT c FROM ks.t WHERE v IN (1, 2)").expect("it filters");
+    assert!(refusal.contains("use ALLOW FILTERING"), "{refusal}");
 }
 
 #[test]

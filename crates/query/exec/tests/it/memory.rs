@@ -583,8 +583,12 @@ impl Coordinator for Memory {
         };
         let mut page = PageBuilder::new(command);
         if let Some(resume) = &command.resume {
-            let place = partitions.iter().position(|p| p.key == resume.key);
-            partitions.drain(..place.unwrap_or(0));
+            // The partition itself may not be among those that an index has found.
+            let place = partitions.iter().position(|p| match &command.partitions {
+                Partitions::Keys(_) => p.key == resume.key,
+                Partitions::Range(_) => p.key >= resume.key,
+            });
+            partitions.drain(..place.unwrap_or(partitions.len()));
             page.resume(resume.key.clone(), resume.rows_in_partition);
         }
         for partition in partitions {

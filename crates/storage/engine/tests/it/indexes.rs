@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use engine::{
-    Engine, EngineConfig, IndexQuery, Origin, Predicate, Read, ReadError, StopRequest, SyncMode, TaskKind,
-    Write,
+    Canaries, Engine, EngineConfig, IndexQuery, Origin, Predicate, Read, ReadError, Rewrite, RewriteReport,
+    StopRequest, SyncMode, TaskKind, Write,
 };
 use mutation::{
     Cell, Clustering, ColumnData, Complex, ComplexCell, DecoratedKey, DeletionTime, Fragment, LivenessInfo,
@@ -421,6 +421,44 @@ fn an_index_finds_the_rows_that_a_filter_finds() {
     assert!(unavailable < verified / 10, "{verified} {unavailable}");
 }
 
+/// An index that a faulty node has made of three rows in four: a verification finds it, and replaces it while queries go on.
+#[test]
+fn an_index_that_differs_from_its_rows_is_found_and_replaced() {
+    on_a_node(6, |rt| async move {
+        let table = table(2);
+        let query = IndexQuery { index: "i0".to_owned(), predicate: Predicate::Equal(varint(1)) };
+        let lost_places = Canaries { lost_places: true, ..Canaries::default() };
+        let faulty = EngineConfig { canaries: rt_sim::injected(lost_places), ..config() };
+        let engine = Engine::open(rt.clone(), faulty, schema(2)).await.unwrap();
+        many(&rt, &engine, &table, 400).await;
+        engine.flush(table.id).await.unwrap();
+        engine.stop().await.unwrap();
+        let engine = Engine::open(rt.clone(), config(), schema(2)).await.unwrap();
+        let found = async || places(&engine, &table, &query, &PartitionRange::all()).await.unwrap().len();
+        let verify =
+            async |repair| engine.rewrite(table.id, Rewrite::VerifyIndexes { repair }).await.unwrap();
+        let few = found().await;
+        assert!(few < 80, "{few} of 80");
+        let report = verify(false).await;
+        let differs = |problem: &String| problem.contains("index i0") && problem.contains("and they give");
+        assert!(report.sstables > 0 && report.problems.iter().all(differs), "{report:?}");
+        assert_eq!((report.problems.len() as u64, report.indexes_replaced), (report.sstables, 0));
+        assert_eq!(found().await, few, "nothing was replaced");
+        let report = verify(true).await;
+        assert_eq!((report.problems, report.indexes_replaced), (vec![], report.sstables));
+        assert_eq!(found().await, 80);
+        // Rows that are in memory alone are flushed first.
+        many(&rt, &engine, &table, 10).await;
+        let report = verify(true).await;
+        assert!(report.sstables > 0, "{report:?}");
+        assert_eq!(report, RewriteReport { sstables: report.sstables, ..RewriteReport::default() });
+        let (path, _) = index_file(&rt).await;
+        let files = rt.disk().list(path.parent().expect("the folder of indexes")).await.unwrap();
+        assert!(files.iter().all(|file| !file.name.contains("check")), "nothing is left: {files:?}");
+        engine.stop().await.unwrap();
+    });
+}
+
 /// Rows that make a file of several blocks and segments of one.
 async fn many(rt: &Rt, engine: &Engine, table: &Arc<Table>, count: u64) {
     let v = table.column("v").expect("it is there").id;
@@ -612,6 +650,11 @@ fn the_builder_leaves_an_index_that_is_dropped() {
         let rebuilt = rt.spawn(Group::Maintenance, async move { building.rebuild_indexes(id, &[]).await });
         rt.sleep(Duration::from_secs(1)).await;
         assert!(engine.built_indexes().is_empty());
+        let tasks = engine.stats().compaction_tasks;
+        let [task] = &tasks[..] else { panic!("{tasks:?}") };
+        assert_eq!((task.kind, &*task.table, task.sstables), (TaskKind::IndexBuild, "t", 1));
+        assert!(0 < task.bytes_done && task.bytes_done < task.bytes_total, "it is under way: {task:?}");
+        assert_eq!(engine.stop_operations(&StopRequest::Id(task.id)), 0, "it would begin again");
         let mut rest = Table::clone(&table);
         rest.indexes.remove("i0").expect("it was there");
         let mut keyspace = Keyspace::new("ks", Replication::Local);
@@ -622,6 +665,7 @@ fn the_builder_leaves_an_index_that_is_dropped() {
         let took = rt.now() - dropped;
         assert_eq!(engine.built_indexes(), [(table.id, "i1".to_owned())]);
         assert!((6..13).contains(&took.as_secs()), "{took:?} for the index that stays");
+        assert!(engine.stats().compaction_tasks.is_empty(), "none is shown that has ended");
         let (path, _) = index_file(&rt).await;
         let files = rt.disk().list(path.parent().expect("the folder of indexes")).await.unwrap();
         assert_eq!(files.len(), 1, "nothing is left of the one that was dropped");

@@ -16,11 +16,13 @@ use crate::cluster::clients::items::{self as item_clients, ItemClient};
 use crate::cluster::clients::replicating::Replicator;
 use crate::cluster::clients::stamps::Stamper;
 use crate::cluster::clients::steady::{self, Prober};
+use crate::cluster::clients::synchronous::Mirrorer;
 use crate::cluster::clients::truncating::Truncater;
 use crate::cluster::clients::views::{BaseWriter, CLIENTS};
 use crate::cluster::clients::worker::ClusterWorker;
 use crate::cluster::director::{ClusterDirector, SETTLE_TIME};
 use crate::cluster::health::{Health, Machine};
+use crate::cluster::models::synchronous::{self, Mirrored};
 use crate::cluster::models::{indexed, serial, stamps, truncating, views};
 use crate::cluster::node::Member;
 use crate::cluster::plan::SEEDS;
@@ -39,6 +41,8 @@ const INDEXER_STREAM: u64 = 1 << 51;
 const BASE_WRITER_STREAM: u64 = 1 << 52;
 /// The same for the clients of the DynamoDB API.
 const ITEM_CLIENT_STREAM: u64 = 1 << 53;
+/// The same for the client of a synchronous view.
+const MIRRORER_STREAM: u64 = 1 << 54;
 
 impl ClusterDirector {
     /// The whole run.
@@ -119,7 +123,8 @@ impl ClusterDirector {
             }
         }
         if self.plan.views {
-            for text in views::create_texts(self.plan.captured) {
+            let texts = views::create_texts(self.plan.captured).into_iter();
+            for text in texts.chain(synchronous::create_texts()) {
                 self.change_schema(&mut connection, &text).await;
             }
         }
@@ -259,7 +264,7 @@ impl ClusterDirector {
             };
             tasks.push(self.rt.spawn(Group::Statement, indexer.run()));
         }
-        tasks.extend(self.begin_base_writers(servers));
+        tasks.extend(self.begin_base_writers(servers).chain(self.begin_mirrorer(servers)));
         tasks.extend(self.begin_item_clients(servers));
         if !self.plan.replications.is_empty() {
             let replicator = Replicator {
@@ -290,6 +295,19 @@ impl ClusterDirector {
             };
             self.rt.spawn(Group::Statement, writer.run())
         })
+    }
+
+    /// The client of a synchronous view, if there is one.
+    fn begin_mirrorer(&self, servers: &[SocketAddr]) -> Option<Task<()>> {
+        let mirrorer = Mirrorer {
+            rt: self.rt.clone(),
+            world: self.world.clone(),
+            plan: self.plan.clone(),
+            servers: servers.to_vec(),
+            rng: self.sim.rng(MIRRORER_STREAM + self.sim.now().as_nanos() as u64),
+            rows: Mirrored::default(),
+        };
+        self.plan.views.then(|| self.rt.spawn(Group::Statement, mirrorer.run()))
     }
 
     /// The clients of the DynamoDB API, if there are any.

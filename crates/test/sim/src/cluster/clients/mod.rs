@@ -13,6 +13,7 @@ pub(crate) mod replicating;
 pub(crate) mod serial;
 pub(crate) mod stamps;
 pub(crate) mod steady;
+pub(crate) mod synchronous;
 pub(crate) mod truncating;
 pub(crate) mod views;
 pub(crate) mod worker;

@@ -11,5 +11,6 @@ pub(crate) mod lwt;
 pub(crate) mod replicating;
 pub(crate) mod serial;
 pub(crate) mod stamps;
+pub(crate) mod synchronous;
 pub(crate) mod truncating;
 pub(crate) mod views;
