@@ -1,6 +1,8 @@
 //! How a node votes: on the shard that owns the partition, one request of a partition after the other, and nothing is said
 //! before it is on disk.
 
+use std::pin::pin;
+
 use bytes::Bytes;
 use mutation::{DecoratedKey, PartitionUpdate};
 use paxos::{AcceptorState, Ballot, Proposal, Reply, Request, Step, step};
@@ -193,7 +195,8 @@ impl Lwt {
             let _under_way = Admission(&self.context).admit_own(view)?;
             let owned = Admission(&self.context).check_voter(view.topology_version(), place.table, place.key);
             owned.map_err(|refusal| PeerError::StaleTopology(refusal.message))?;
-            let vote = self.vote_here(place.table.id, place.key, request, self.context.trace());
+            // Pinned here: it is large, and would be moved into the timeout and once more to be polled.
+            let vote = pin!(self.vote_here(place.table.id, place.key, request, self.context.trace()));
             return match self.context.rt().timeout_at(deadline, vote).await {
                 Ok(vote) => vote,
                 Err(_) => Err(PeerError::Silent("timed out".to_owned())),
