@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Instructions that one statement takes in user space, counted by callgrind, in process.
 #
-#   bench/callgrind.sh [read|write|lwt|view|cdc|index|counter|slice]…     reads and writes by key without arguments; figures on standard output
+#   bench/callgrind.sh [read|write|lwt|view|cdc|index|counter|slice|put-item|…]…     reads and writes by key without arguments; all kinds: torc bench simple-query --help
 #
 #   TORC       the program (default: target/release/torc, built when it is not there)
 #   OPS        operations of the longer run (default 12000); the shorter one has a fifth

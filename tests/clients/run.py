@@ -33,6 +33,10 @@ def python(name, packages, script):
     return [os.path.join(path, "bin", "python"), os.path.join(HERE, script)], {}
 
 
+def exports():
+    return python("exports", ["boto3==1.40.70", "amazon.ion==0.15.0", "zstandard==0.25.0"], "boto3/exports.py")
+
+
 def java():
     def make(path):
         environment.run(
@@ -150,7 +154,8 @@ CLIENTS = {
     "https": lambda: python("boto3", ["boto3==1.40.70"], "boto3/https.py"),
     "streams": lambda: python("boto3", ["boto3==1.40.70"], "boto3/streams.py"),
     "backups": lambda: python("boto3", ["boto3==1.40.70"], "boto3/backups.py"),
-    "exports": lambda: python("exports", ["boto3==1.40.70", "amazon.ion==0.15.0", "zstandard==0.25.0"], "boto3/exports.py"),
+    "exports": lambda: exports(),
+    "exports-s3": lambda: exports(),
     "zipkin": zipkin,
     "spring": lambda: compiled_java("spring", *SHORT_LIVED, main="app.Client"),
     "janusgraph": lambda: compiled_java("janusgraph", *SHORT_LIVED),
@@ -240,6 +245,18 @@ def with_exports(folder, _nodes):
     return ("--alternator-export-directory", path), {"TEST_EXPORTS": path}
 
 
+def with_s3(folder, _nodes):
+    """An S3, which the client serves from a folder; the node has the records of exports and imports in another one."""
+    (_, records), variables = with_exports(folder, _nodes)
+    buckets, credentials, address = os.path.join(folder, "buckets"), os.path.join(folder, "credentials"), f"{ADDRESS}:9900"
+    os.makedirs(buckets)
+    with open(credentials, "w") as file:
+        file.write("[default]\naws_access_key_id = AKIDEXAMPLE\naws_secret_access_key = wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY\n")
+    options = ("--alternator-export-directory", records, "--alternator-export-endpoint", f"http://{address}",
+               "--alternator-export-region", "eu-test-1", "--alternator-export-credentials", credentials)  # fmt: skip
+    return options, variables | {"TEST_EXPORTS": buckets, "TEST_S3": address}
+
+
 # The options of the node that a client needs, when it cannot share one with the others; or a function of the folder of the node's files and of
 # the number of nodes that gives them, and variables for the client.
 OPTIONS = {
@@ -250,6 +267,7 @@ OPTIONS = {
     "scylla-certificates": with_certificates("--authenticator", "com.scylladb.auth.CertificateOrPasswordAuthenticator",
                                              "--auth-superuser-name", "root"),  # fmt: skip
     "exports": with_exports,
+    "exports-s3": with_s3,
     "https": with_https,
     "logins": ("--authenticator", "PasswordAuthenticator", "--authorizer", "CassandraAuthorizer",
                "--dynamic-data-masking-enabled", "true"),  # fmt: skip
@@ -339,7 +357,7 @@ def main():
     if unknown:
         parser.error(f"unknown client {unknown[0]}; there are {' '.join(CLIENTS)}")
     # Cassandra has neither the DynamoDB API nor tables that are logs, and refuses materialized views unless it is configured otherwise.
-    torc_only = ("aws-go", "aws-java", "aws-js", "aws-kcl", "aws-rust", "aws-vectors", "backups", "boto3", "cdc", "certificates", "exports", "https", "ldap", "ldap-name", "logins", "pynamo", "scylla-certificates", "scylla-go", "sessions",
+    torc_only = ("aws-go", "aws-java", "aws-js", "aws-kcl", "aws-rust", "aws-vectors", "backups", "boto3", "cdc", "certificates", "exports", "exports-s3", "https", "ldap", "ldap-name", "logins", "pynamo", "scylla-certificates", "scylla-go", "sessions",
                  "streams", "texts", "views", "zipkin")  # fmt: skip
     slow = NAMED + (ONE_NODE if options.nodes > 1 else SEVERAL_NODES)
     names = options.names or [name for name in CLIENTS if (options.flavour == "torc" or name not in torc_only) and name not in slow]

@@ -15,6 +15,7 @@ use exec::backend::Coordinator;
 use http_body_util::BodyExt;
 use http1::{Activity, Io};
 use hyper::body::{Body, Frame, Incoming, SizeHint};
+use hyper::header::HeaderValue;
 use hyper::http::request::Parts;
 use hyper::service::service_fn;
 use hyper::{HeaderMap, Method, Request, Response};
@@ -520,16 +521,18 @@ fn response<C>(
     closes: bool,
 ) -> Response<Sent> {
     const DIGITS: &[u8; 32] = b"0123456789ABCDEFGHIJKLMNOPQRSTUV";
-    let mut random = [0; 52];
-    service.rt.fill_random(&mut random);
-    let id: String = random.iter().map(|byte| char::from(DIGITS[usize::from(byte & 31)])).collect();
+    let mut id = [0; 52];
+    service.rt.fill_random(&mut id);
+    for byte in &mut id {
+        *byte = DIGITS[usize::from(*byte & 31)];
+    }
     let mut response = Response::builder()
         .status(status)
         .header(hyper::header::CONTENT_TYPE, content_type)
-        .header("x-amzn-RequestId", id)
+        .header("x-amzn-RequestId", HeaderValue::from_bytes(&id).expect("it has digits and letters alone"))
         .header(hyper::header::DATE, http_date(service.rt.wall_micros().div_euclid(1_000_000)))
         // Of the bytes that are sent, packed or not.
-        .header("x-amz-crc32", crc32fast::hash(&body).to_string());
+        .header("x-amz-crc32", crc32fast::hash(&body));
     if let Some(name) = encoding.name() {
         response = response.header(hyper::header::CONTENT_ENCODING, name);
     }

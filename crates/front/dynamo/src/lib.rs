@@ -57,3 +57,4 @@ pub use operations::{Admission, Answer, DescribedEndpoint, Dynamo};
 pub use server::{HandOver, HandOverEndpoint, Server, hand_over_mesh};
 pub use settings::{ApiSettings, Compression};
 pub use store::Isolation;
+pub use transfer::s3::ObjectStore;

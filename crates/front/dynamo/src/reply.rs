@@ -1,11 +1,14 @@
 //! Answers, whose items are kept as the texts that are sent: the tree of an item's JSON may take hundreds of times its bytes.
 
-use items::{Item, json};
+use items::{Item, item_size, json};
 use serde_json::{Map, Value as Json};
 
 /// The bytes of a batch's or a transaction's answer as they are sent, after which there are no more items: a short number or a list may be
 /// sent in tens of times the bytes that it counts for.
 pub(crate) const ANSWER_TEXT_BYTES: usize = 32 << 20;
+
+/// The bytes of an attribute as it is sent beside those of its name and a text: `"":{"S":""},`.
+const ATTRIBUTE_TEXT_BYTES: usize = 12;
 
 /// The answer to an operation.
 #[derive(Debug)]
@@ -33,7 +36,7 @@ impl Reply {
         let rest = Json::Object(rest).to_string();
         let rest = rest.strip_prefix('{').unwrap_or_default();
         let comma = if rest == "}" { "" } else { "," };
-        Self::Text(format!("{{{}:{text}{comma}{rest}", Json::from(name)))
+        Self::Text(["{\"", name, "\":", text, comma, rest].concat())
     }
 
     /// The text that is sent.
@@ -47,9 +50,8 @@ impl Reply {
 
 /// The text of an item's JSON.
 pub(crate) fn text_of(item: &Item) -> String {
-    let mut text = String::new();
+    let mut text = String::with_capacity(item_size(item) + item.len() * ATTRIBUTE_TEXT_BYTES);
     json::write_item(item, &mut text);
-    // It grew by doubling.
     text.shrink_to_fit();
     text
 }

@@ -118,6 +118,12 @@ impl<C: Coordinator> Server<C> {
         Ok(address)
     }
 
+    /// Serves a connection without a port, to its end.
+    pub async fn serve(&self, stream: Stream) {
+        let (service, progress) = (self.0.service.clone(), Progress::new(self.0.service.rt.now()));
+        connection(service, stream, None, Rc::new(progress)).await;
+    }
+
     /// Starts the background tasks of a node that serves the API, once.
     fn maintain(&self) {
         if self.0.sweeping.borrow().is_some() {

@@ -69,8 +69,8 @@ fn seconds(time: &str) -> Option<i64> {
     Some(days_of(date) * 86_400 + number(9, 11)? * 3600 + number(11, 13)? * 60 + number(13, 15)?)
 }
 
-/// The inverse of [`seconds`].
-fn basic(seconds: i64) -> String {
+/// The inverse of [`seconds`]: a time such as `20261123T174500Z`.
+pub(crate) fn basic(seconds: i64) -> String {
     let (date, second) = (date_of(seconds.div_euclid(86_400)), seconds.rem_euclid(86_400));
     let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
     format!("{:04}{:02}{:02}T{hour:02}{minute:02}{second:02}Z", date.year, date.month, date.day)
@@ -94,7 +94,7 @@ fn sha256(bytes: &[u8]) -> String {
 }
 
 /// The same of many bytes; gives way to other tasks.
-async fn sha256_in_steps(bytes: &[u8]) -> String {
+pub(crate) async fn sha256_in_steps(bytes: &[u8]) -> String {
     let (mut digest, mut pace) = (digest::Context::new(&digest::SHA256), Pace::default());
     for chunk in bytes.chunks(CHUNK) {
         digest.update(chunk);
@@ -128,7 +128,7 @@ pub(crate) fn unescaped(text: &str) -> String {
 }
 
 /// Encodes all but letters, digits and `-_.~`.
-fn escaped(text: &str) -> String {
+pub(crate) fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {
         match byte {
@@ -137,6 +137,36 @@ fn escaped(text: &str) -> String {
         }
     }
     out
+}
+
+/// The credentials by which this node signs requests of its own.
+pub(crate) struct Signer<'a> {
+    pub(crate) key: &'a str,
+    pub(crate) secret: &'a str,
+    pub(crate) region: &'a str,
+    pub(crate) service: &'a str,
+}
+
+impl Signer<'_> {
+    /// The value of `Authorization` for a request with all of its headers, among them `x-amz-date` with this time; the path is as it is before it
+    /// is encoded.
+    pub(crate) fn authorization(&self, request: &Signed<'_>, time: &str, body_hash: &str) -> String {
+        let mut headers: Vec<String> = request.headers.keys().map(|name| name.as_str().to_owned()).collect();
+        headers.sort();
+        let date = time.get(..8).unwrap_or_default();
+        let signature = Signature {
+            key: self.key.to_owned(),
+            scope: format!("{date}/{}/{}/aws4_request", self.region, self.service),
+            headers,
+            signature: Vec::new(),
+            time: time.to_owned(),
+            presigned: false,
+        };
+        let (key, text) = signature.signing(request, self.secret, body_hash);
+        let signed = hex(hmac::sign(&key, text.as_bytes()).as_ref());
+        let (scope, headers) = (&signature.scope, signature.headers.join(";"));
+        format!("{ALGORITHM} Credential={}/{scope}, SignedHeaders={headers}, Signature={signed}", self.key)
+    }
 }
 
 impl Signature {
@@ -244,14 +274,9 @@ impl Signature {
     /// `InvalidSignatureException`, with the reason.
     pub(crate) async fn check(&self, request: &Signed<'_>, secret: &str, now: i64) -> Result<()> {
         self.check_time(request, now)?;
-        let canonical = self.canonical(request, &sha256_in_steps(request.body).await);
-        let text = format!("{ALGORITHM}\n{}\n{}\n{}", self.time, self.scope, sha256(canonical.as_bytes()));
-        let mut key = format!("AWS4{secret}").into_bytes();
-        for part in self.scope.split('/') {
-            key = mac(&key, part).as_ref().to_vec();
-        }
+        let (key, text) = self.signing(request, secret, &sha256_in_steps(request.body).await);
         // The time that this takes does not tell where they differ.
-        match hmac::verify(&hmac::Key::new(hmac::HMAC_SHA256, &key), text.as_bytes(), &self.signature) {
+        match hmac::verify(&key, text.as_bytes(), &self.signature) {
             Ok(()) => Ok(()),
             Err(_) => error(
                 ErrorKind::InvalidSignature,
@@ -259,6 +284,17 @@ impl Signature {
                  Access Key and signing method. Consult the service documentation for details.",
             ),
         }
+    }
+
+    /// The key of the signature, and the text that it is of.
+    fn signing(&self, request: &Signed<'_>, secret: &str, body_hash: &str) -> (hmac::Key, String) {
+        let canonical = self.canonical(request, body_hash);
+        let text = format!("{ALGORITHM}\n{}\n{}\n{}", self.time, self.scope, sha256(canonical.as_bytes()));
+        let mut key = format!("AWS4{secret}").into_bytes();
+        for part in self.scope.split('/') {
+            key = mac(&key, part).as_ref().to_vec();
+        }
+        (hmac::Key::new(hmac::HMAC_SHA256, &key), text)
     }
 
     fn check_time(&self, request: &Signed<'_>, now: i64) -> Result<()> {
@@ -358,6 +394,11 @@ mod tests {
         let request = Signed { method: "GET", path: "/", query: "", headers: &headers, body: b"" };
         let signature = Signature::of(&request).expect("a signature");
         assert_eq!(signature.key, "AKIDEXAMPLE");
+        let signer = Signer { key: "AKIDEXAMPLE", secret: SECRET, region: "us-east-1", service: "service" };
+        let mut unsigned = headers.clone();
+        unsigned.remove("authorization");
+        let signed = Signed { headers: &unsigned, ..request };
+        assert_eq!(signer.authorization(&signed, "20150830T123600Z", &sha256(b"")), authorization);
         let now = seconds("20150830T123600Z").expect("a time");
         assert_eq!(now, 1_440_938_160);
         let check = |request: &Signed<'_>, secret: &str, now| {

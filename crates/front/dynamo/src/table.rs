@@ -474,7 +474,7 @@ impl ApiTable {
         let is_item =
             !item.is_empty() || if intent.is_some() { row.liveness.is_live(now) } else { row.is_live(now) };
         if is_item {
-            item.extend(self.key_of_row(key)?);
+            self.add_key(key, &mut item)?;
         }
         Ok(State { item: is_item.then_some(item), intent, version })
     }
@@ -482,6 +482,11 @@ impl ApiTable {
     /// The key attributes of a row.
     pub(crate) fn key_of_row(&self, key: &RowKey) -> Result<Item> {
         let mut item = Item::new();
+        self.add_key(key, &mut item)?;
+        Ok(item)
+    }
+
+    fn add_key(&self, key: &RowKey, item: &mut Item) -> Result<()> {
         let mut insert = |column: Option<KeyColumn<'_>>, bytes: &[u8]| -> Result<()> {
             let Some(column) = column else { return Ok(()) };
             let value = key_value(column.kind, bytes).ok_or_else(|| self.foreign("a key"))?;
@@ -492,7 +497,7 @@ impl ApiTable {
         if let Some(bytes) = key.clustering.components().next() {
             insert(self.range(), bytes.unwrap_or_default())?;
         }
-        Ok(item)
+        Ok(())
     }
 
     /// The rows of a page that a transaction holds.

@@ -24,12 +24,14 @@ pub struct Io<A> {
     rt: Rt,
     stream: Stream,
     activity: Rc<A>,
+    /// The bytes of a read, which hyper copies: zeroed once, not for each of them.
+    read: Box<[u8]>,
 }
 
 impl<A: Activity> Io<A> {
     /// This stream of the shard of `rt`.
     pub fn new(rt: Rt, stream: Stream, activity: Rc<A>) -> Self {
-        Self { rt, stream, activity }
+        Self { rt, stream, activity, read: vec![0; READ_LEN].into() }
     }
 }
 
@@ -43,12 +45,12 @@ impl<A: Activity> hyper::rt::Read for Io<A> {
         cx: &mut Context<'_>,
         mut buf: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
-        let mut bytes = [0u8; READ_LEN];
-        let room = bytes.len().min(buf.remaining());
-        let len = ready!(self.stream.poll_read(cx, &mut bytes[..room]))?;
-        buf.put_slice(&bytes[..len]);
+        let this = self.get_mut();
+        let room = this.read.len().min(buf.remaining());
+        let len = ready!(this.stream.poll_read(cx, &mut this.read[..room]))?;
+        buf.put_slice(&this.read[..len]);
         if len > 0 {
-            self.activity.read(self.rt.now());
+            this.activity.read(this.rt.now());
         }
         Poll::Ready(Ok(()))
     }

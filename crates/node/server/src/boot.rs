@@ -34,6 +34,8 @@ pub(crate) struct Boot {
     pub(crate) api_tls: Option<Arc<tls::Credentials>>,
     /// The directory of users (LDAP).
     pub(crate) directory: Option<Arc<Directory>>,
+    /// The service that has the files of exports and imports.
+    pub(crate) objects: Option<dynamo::ObjectStore>,
     pub(crate) started_micros: i64,
 }
 

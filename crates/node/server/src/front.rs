@@ -319,7 +319,7 @@ fn alternator(
         .with_snapshots(Rc::new(snapshots))
         .with_canaries(boot.canaries.part(|all| &all.dynamo));
     match &config.alternator_export_directory {
-        Some(directory) => api.with_export_directory(rt, directory.clone()),
+        Some(directory) => api.with_export_directory(rt, directory.clone(), boot.objects.clone()),
         None => api,
     }
 }

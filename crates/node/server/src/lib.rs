@@ -24,6 +24,7 @@ mod login;
 mod member;
 mod memory_metrics;
 mod node;
+mod object_store;
 mod orders;
 mod place;
 mod repairing;

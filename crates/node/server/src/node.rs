@@ -29,7 +29,7 @@ use crate::orders::{CloseClients, Connect, Follower, Listen, Open, Order, Quiesc
 use crate::security::Security;
 use crate::settings::{LogLevelHook, LogTailHook, ProcessHooks, Settings};
 use crate::shard::{ShardSetup, engine_config};
-use crate::{Canaries, Config, NodeError};
+use crate::{Canaries, Config, NodeError, object_store};
 
 /// Requests from shard to shard that may wait for each kind of message; bounds the memory of a burst.
 const MESH_QUEUE_MAX: usize = 4096;
@@ -248,6 +248,7 @@ async fn begin(
     let own = member::config(&config, &identity, (generation, guard.clone()), &directories)?;
     let security = Security::read(rt, &config).await?;
     let directory = Directory::open(rt, &config, process.resolve.as_ref()).await?;
+    let objects = object_store::open(rt, &config, process.resolve.as_ref()).await?;
     let rpc_config =
         RpcConfig { secure: security.internode(&config), ..member::rpc_config(&config, own.host) };
     follower.order_all(Connect { config: Arc::new(rpc_config) }).await?;
@@ -286,6 +287,7 @@ async fn begin(
         schema,
         view,
         directory,
+        objects,
         started_micros: rt.wall_micros(),
     };
     Ok(Begun { _locks: locks, _certificates: security.watch(rt), boot: Arc::new(boot), membership, drops })

@@ -311,8 +311,10 @@ fn write_all<T>(
 
 /// Appends a string of JSON.
 fn write_text(text: &str, out: &mut String) {
-    let is_plain = |byte: u8| byte >= 0x20 && byte != b'"' && byte != b'\\';
-    if text.bytes().all(is_plain) {
+    let is_escaped = |byte: u8| byte < 0x20 || byte == b'"' || byte == b'\\';
+    // To the end in any case, which goes many bytes at a time.
+    let has_escaped = text.bytes().fold(false, |found, byte| found | is_escaped(byte));
+    if !has_escaped {
         out.push('"');
         out.push_str(text);
         out.push('"');

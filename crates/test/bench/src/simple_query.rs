@@ -4,12 +4,14 @@
 //! The workload is the one that ScyllaDB publishes figures of (`perf-simple-query`): 10,000 partitions of five 34-byte
 //! cells, read and written by key. Counted under callgrind it gives instructions an operation, which other work on the
 //! machine does not disturb: run it with two numbers of operations and divide the difference (`bench/callgrind.sh`).
-//! Other statements, from a table of their own, are in [`workload`].
+//! Other statements, from a table of their own, are in [`workload`], and requests of the DynamoDB API in [`items`].
 
+mod items;
 mod node;
 mod workload;
 
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::time::{Duration, Instant};
 
 use clap::builder::PossibleValuesParser;
@@ -21,8 +23,9 @@ use wire::Envelope;
 
 use crate::allocations;
 use crate::load::{Random, Values};
+use items::{Connection, ITEM_WORKLOADS, ItemWorkload};
 use node::Node;
-use workload::{CELLS, Statement, WORKLOADS, Workload, values_of_row};
+use workload::{CELLS, Requests, Statement, WORKLOADS, Workload, values_of_row};
 
 /// Bytes of a cell.
 const CELL_BYTES: usize = 34;
@@ -38,6 +41,8 @@ struct Options {
     writes: bool,
     /// Another statement than these.
     workload: Option<&'static Workload>,
+    /// A request of the DynamoDB API instead.
+    items: Option<&'static ItemWorkload>,
     partitions: u64,
     operations: u64,
     warmup: u64,
@@ -63,15 +68,17 @@ pub fn command() -> Command {
             .default_value(default)
             .help(help)
     };
-    let operations =
-        ["both", "read", "write"].into_iter().chain(WORKLOADS.iter().map(|workload| workload.name));
+    let operations = ["both", "read", "write"]
+        .into_iter()
+        .chain(WORKLOADS.iter().map(|workload| workload.name))
+        .chain(ITEM_WORKLOADS.iter().map(|workload| workload.name));
     Command::new("simple-query")
         .about("Run prepared statements by key in process, without sockets, and print what one costs")
         .arg(
             Arg::new("operation")
                 .value_parser(PossibleValuesParser::new(operations))
                 .default_value("both")
-                .help("Which operations to run: by key, or with lightweight transactions, a view, captured changes, an index, counters, slices of 500 rows"),
+                .help("Which operations to run: by key, or with lightweight transactions, a view, captured changes, an index, counters, slices of 500 rows; or requests of the DynamoDB API"),
         )
         .arg(number("ops", "200000", "Operations of each kind to measure"))
         .arg(number("warmup", "20000", "Operations of each kind before"))
@@ -98,6 +105,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), String> {
         reads: matches!(operation, "both" | "read"),
         writes: matches!(operation, "both" | "write"),
         workload: WORKLOADS.iter().find(|workload| workload.name == operation),
+        items: ITEM_WORKLOADS.iter().find(|workload| workload.name == operation),
         partitions: number("partitions").max(1),
         operations: number("ops").max(1),
         warmup: number("warmup"),
@@ -133,9 +141,14 @@ async fn measure(rt: Rt, options: Options) -> Result<Vec<Cost>, String> {
     let node = Node::open(&rt, options.directory.as_deref()).await?;
     node.query("CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}")
         .await?;
-    let costs = match options.workload {
-        Some(workload) => vec![measure_workload(&node, workload, &options).await?],
-        None => measure_keys(&node, &options).await?,
+    let costs = match (options.workload, options.items) {
+        (Some(workload), _) => vec![measure_workload(&node, workload, &options).await?],
+        (None, Some(workload)) => {
+            let items = (options.partitions, &Values::new(CELL_BYTES));
+            let connection = Connection::open(&rt, node.executor(), workload, items).await?;
+            vec![cost(workload.name, &connection, &options, &mut Random::new(1)).await?]
+        }
+        (None, None) => measure_keys(&node, &options).await?,
     };
     node.stop().await?;
     Ok(costs)
@@ -164,14 +177,14 @@ async fn measure_keys(node: &Node, options: &Options) -> Result<Vec<Cost>, Strin
     let mut costs = Vec::new();
     let mut random = Random::new(1);
     if options.writes {
-        costs.push(cost("write", node, &writes, options, &mut random).await?);
+        costs.push(cost("write", &Statements::of(node, &writes).await?, options, &mut random).await?);
         node.expect_void(&writes[0]).await?;
     }
     if options.flush {
         node.table_operation("ks", "cf", TableOperation::Flush).await?;
     }
     if options.reads {
-        costs.push(cost("read", node, &reads, options, &mut random).await?);
+        costs.push(cost("read", &Statements::of(node, &reads).await?, options, &mut random).await?);
         for partition in (0..options.partitions).step_by(CHECK_EVERY as usize) {
             let expected: Vec<_> = (0..CELLS).map(|column| values.of(partition, column)).collect();
             node.expect_row(&reads[partition as usize], &expected).await?;
@@ -194,7 +207,8 @@ async fn measure_workload(node: &Node, workload: &Workload, options: &Options) -
     let measured = requests(node, &workload.measured, options.partitions, &values).await?;
     // All answers have to be as long as the first, which is no error.
     node.expect_answer(&measured[0]).await?;
-    cost(workload.name, node, &measured, options, &mut Random::new(1)).await
+    let measured = Statements::of(node, &measured).await?;
+    cost(workload.name, &measured, options, &mut Random::new(1)).await
 }
 
 /// The requests of all executions of a statement.
@@ -213,18 +227,46 @@ async fn requests(
     Ok(requests)
 }
 
+/// Executions of a statement, whose answers have to be as long as that of the first: an error is of another length than a row or nothing.
+struct Statements<'a> {
+    node: &'a Node,
+    requests: &'a [Envelope],
+    expected: usize,
+}
+
+impl<'a> Statements<'a> {
+    async fn of(node: &'a Node, requests: &'a [Envelope]) -> Result<Self, String> {
+        Ok(Self { node, requests, expected: node.answer_len(&requests[0]).await? })
+    }
+}
+
+impl Requests for Statements<'_> {
+    fn count(&self) -> usize {
+        self.requests.len()
+    }
+
+    async fn carry_out(&self, at: usize) -> Result<(), String> {
+        let (request, expected) = (&self.requests[at], self.expected);
+        match self.node.answer_len(request).await? {
+            answered if answered == expected => Ok(()),
+            answered => Err(format!(
+                "an answer of {answered} bytes, not {expected}: {}",
+                self.node.explain(request).await
+            )),
+        }
+    }
+}
+
 async fn cost(
     name: &'static str,
-    node: &Node,
-    requests: &[Envelope],
+    requests: &impl Requests,
     options: &Options,
     random: &mut Random,
 ) -> Result<Cost, String> {
-    let expected = node.answer_len(&requests[0]).await?;
-    measured_operations(node, requests, options.warmup, expected, random.clone()).await?;
+    measured_operations(requests, options.warmup, random.clone()).await?;
     let allocations = allocations::count();
     let start = Instant::now();
-    measured_operations(node, requests, options.operations, expected, random.clone()).await?;
+    measured_operations(requests, options.operations, random.clone()).await?;
     let elapsed = start.elapsed();
     let allocations = allocations::count().zip(allocations).map(|(after, before)| after - before);
     Ok(Cost { name, operations: options.operations, elapsed, allocations })
@@ -233,23 +275,13 @@ async fn cost(
 /// Runs operations on random partitions, one after another. A boxed future, so that it is a function of its own that
 /// a profiler can be pointed at.
 fn measured_operations<'a>(
-    node: &'a Node,
-    requests: &'a [Envelope],
+    requests: &'a impl Requests,
     operations: u64,
-    expected: usize,
     mut random: Random,
-) -> std::pin::Pin<Box<dyn Future<Output = Result<(), String>> + 'a>> {
+) -> Pin<Box<dyn Future<Output = Result<(), String>> + 'a>> {
     Box::pin(async move {
         for _ in 0..operations {
-            let request = &requests[random.below(requests.len() as u64) as usize];
-            let answered = node.answer_len(request).await?;
-            // An error is of another length than a row or nothing.
-            if answered != expected {
-                return Err(format!(
-                    "an answer of {answered} bytes, not {expected}: {}",
-                    node.explain(request).await
-                ));
-            }
+            requests.carry_out(random.below(requests.count() as u64) as usize).await?;
         }
         Ok(())
     })
@@ -271,9 +303,10 @@ mod tests {
 
     #[test]
     fn each_workload_is_answered() {
-        for workload in &WORKLOADS {
-            let line = format!("simple-query {} --ops 20 --warmup 2 --partitions 3", workload.name);
-            run_with(&line).unwrap_or_else(|error| panic!("{}: {error}", workload.name));
+        let names = WORKLOADS.iter().map(|workload| workload.name);
+        for name in names.chain(ITEM_WORKLOADS.iter().map(|workload| workload.name)) {
+            let line = format!("simple-query {name} --ops 20 --warmup 2 --partitions 3");
+            run_with(&line).unwrap_or_else(|error| panic!("{name}: {error}"));
         }
     }
 }

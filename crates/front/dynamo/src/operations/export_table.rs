@@ -1,14 +1,12 @@
-//! ExportTableToPointInTime: all items of a table into files of a local directory, as AWS lays them out in S3.
+//! ExportTableToPointInTime: all items of a table into files of a local directory or of an S3-compatible service, as AWS lays them out.
 
 use std::ops::RangeInclusive;
-use std::path::Path;
 use std::time::Duration;
 
 use cluster::SchemaEdit;
 use coordinator::ClusterView;
 use exec::backend::Coordinator;
 use items::{ion, json};
-use rt::Disk;
 use rt::preempt::Pace;
 use schema::Schema;
 use serde_json::{Map, Value as Json, json as to_json};
@@ -28,6 +26,7 @@ use crate::table::{self, ApiTable, keyspace_name};
 use crate::transfer::data_file::{DataFile, write_manifest};
 use crate::transfer::place::{bucket, parts};
 use crate::transfer::record::{Kind, Records};
+use crate::transfer::storage::{Files, Folder};
 use crate::transfer::{Failure, Progress, Transfers, seconds, time_text};
 
 /// The folder of an export that AWS names so.
@@ -61,15 +60,10 @@ impl Target {
         Ok(Self { bucket: bucket(name)?, prefix, id: String::new() })
     }
 
-    /// The folders of the export inside its bucket.
-    fn folders(&self) -> Vec<String> {
+    /// The folder of the export.
+    fn folder(&self) -> Folder {
         let own = [FOLDER.to_owned(), self.id.clone()];
-        self.prefix.iter().cloned().chain(own).collect()
-    }
-
-    /// The key of one of its files.
-    fn key(&self, name: &str) -> String {
-        format!("{}/{name}", self.folders().join("/"))
+        Folder { bucket: self.bucket.clone(), names: self.prefix.iter().cloned().chain(own).collect() }
     }
 }
 
@@ -191,15 +185,13 @@ fn changes(request: &Request, latest: i64) -> Result<(i64, i64, bool)> {
 
 /// The data files of an export.
 struct Output<'a> {
-    disk: &'a Disk,
-    folder: &'a Path,
-    /// The key of the folder.
-    key: String,
+    files: &'a Files,
+    folder: Folder,
     format: Format,
     clock: &'a dyn Fn() -> [u8; 16],
     file: DataFile,
     /// The lines of the manifest of the files that are complete.
-    files: String,
+    lines: String,
     items: u64,
     bytes: u64,
     pace: Pace,
@@ -207,13 +199,14 @@ struct Output<'a> {
 
 impl<'a> Output<'a> {
     async fn new(
-        (disk, folder, key): (&'a Disk, &'a Path, String),
+        files: &'a Files,
+        folder: Folder,
         format: Format,
         clock: &'a dyn Fn() -> [u8; 16],
     ) -> Result<Self, Failure> {
-        let file = DataFile::create(disk, folder, clock(), format.end()).await?;
-        let (files, pace) = (String::new(), Pace::new());
-        Ok(Self { disk, folder, key, format, clock, file, files, items: 0, bytes: 0, pace })
+        let file = DataFile::create(files, &folder, clock(), format.end()).await?;
+        let (lines, pace) = (String::new(), Pace::new());
+        Ok(Self { files, folder, format, clock, file, lines, items: 0, bytes: 0, pace })
     }
 
     /// Adds the line of an item.
@@ -232,16 +225,16 @@ impl<'a> Output<'a> {
         progress.record.set("BilledSizeBytes", self.bytes);
         progress.save_sometimes().await;
         if self.file.is_full() {
-            let next = DataFile::create(self.disk, self.folder, (self.clock)(), self.format.end()).await?;
-            self.files += &std::mem::replace(&mut self.file, next).finish(&self.key).await?;
+            self.lines += &self.file.finish().await?;
+            self.file = DataFile::create(self.files, &self.folder, (self.clock)(), self.format.end()).await?;
         }
         Ok(())
     }
 
     /// The lines of the manifest.
-    async fn finish(mut self) -> Result<String, Failure> {
-        self.files += &self.file.finish(&self.key).await?;
-        Ok(self.files)
+    async fn finish(&mut self) -> Result<String, Failure> {
+        self.lines += &self.file.finish().await?;
+        Ok(std::mem::take(&mut self.lines))
     }
 }
 
@@ -274,7 +267,7 @@ impl<C: Coordinator> Dynamo<C> {
         target.id.clone_from(&new.id);
         // A link out of the directory is refused at once; a bucket that is not there is found by the export.
         let folders: Vec<String> = [&target.bucket].into_iter().chain(&target.prefix).cloned().collect();
-        transfers.root.find(&folders).await?;
+        transfers.files.check_way(&folders).await?;
         let mut description = self.begun(&new, &table, now);
         for (name, value) in [
             ("ExportFormat", to_json!(format.name())),
@@ -339,46 +332,53 @@ impl<C: Coordinator> Dynamo<C> {
         job: &Job,
         progress: &mut Progress<'_>,
     ) -> Result<(), Failure> {
-        let (root, target) = (&transfers.root, &job.target);
-        if root.find(std::slice::from_ref(&target.bucket)).await?.is_none() {
-            return Err(Failure::new("S3NoSuchBucket", "The specified bucket does not exist"));
-        }
-        let mut folders = vec![target.bucket.clone()];
-        folders.extend(target.folders());
-        let folder = root.create(&folders).await?;
-        root.disk.write_atomically(folder.join("_started"), b"").await?;
+        let folder = job.target.folder();
+        transfers.files.put(&folder, "_started", b"").await?;
         // The data of incremental exports lie beside each other, as at AWS.
-        let mut of_data = target.folders();
+        let mut of_data = folder.clone();
         if matches!(job.content, Content::Changes { .. }) {
-            of_data.pop();
+            of_data.names.pop();
         }
-        of_data.push("data".to_owned());
-        let key = of_data.join("/");
-        let data = root.create(&[vec![target.bucket.clone()], of_data].concat()).await?;
+        of_data.names.push("data".to_owned());
         let random = || self.executor.clock().random();
-        let mut output = Output::new((&root.disk, &data, key), job.format, &random).await?;
+        let mut output = Output::new(&transfers.files, of_data, job.format, &random).await?;
+        let files = match self.export_content_of(transfers, job, &mut output, progress).await {
+            Ok(()) => output.finish().await,
+            Err(failure) => Err(failure),
+        };
+        if files.is_err() {
+            output.file.abort().await;
+        }
+        write_manifest(&transfers.files, &folder, "manifest-files", &files?).await?;
+        let summary = self.summary(job, progress);
+        // Its presence means that all is there.
+        write_manifest(&transfers.files, &folder, "manifest-summary", &summary.to_string()).await?;
+        progress.record.set("ExportManifest", folder.key("manifest-summary.json"));
+        Ok(())
+    }
+
+    /// Writes the data files of an export.
+    async fn export_content_of(
+        &self,
+        transfers: &Transfers,
+        job: &Job,
+        output: &mut Output<'_>,
+        progress: &mut Progress<'_>,
+    ) -> Result<(), Failure> {
         match job.content {
-            Content::Present => self.export_items(transfers, &job.table, &mut output, progress).await?,
+            Content::Present => self.export_items(transfers, &job.table, output, progress).await,
             Content::Past(micros) => {
-                let past = past_name(&target.id);
-                let exported = self.export_past(transfers, (job, micros, &past), &mut output, progress).await;
+                let past = past_name(&job.target.id);
+                let exported = self.export_past(transfers, (job, micros, &past), output, progress).await;
                 // Also one of which not all is there.
                 self.drop_past(&past).await?;
-                exported?;
+                exported
             }
             Content::Changes { from, to, shows_old } => {
                 let times = (from, to, shows_old);
-                self.export_changes(transfers, (&job.table, times), &mut output, progress).await?;
+                self.export_changes(transfers, (&job.table, times), output, progress).await
             }
         }
-        let files = output.finish().await?;
-        root.disk.sync_dir(&data).await?;
-        write_manifest(&root.disk, &folder, "manifest-files", &files).await?;
-        let summary = self.summary(job, progress);
-        // Its presence means that all is there.
-        write_manifest(&root.disk, &folder, "manifest-summary", &summary.to_string()).await?;
-        progress.record.set("ExportManifest", target.key("manifest-summary.json"));
-        Ok(())
     }
 
     /// Writes all items as they are.
@@ -447,7 +447,7 @@ impl<C: Coordinator> Dynamo<C> {
         let mut count = 0;
         for table in table::all(&self.schema()) {
             let Some(id) = table.name().strip_prefix(PAST_PREFIX) else { continue };
-            let record = Records(&transfers.root).read(Kind::Export, id).await?;
+            let record = Records(&transfers.files.root).read(Kind::Export, id).await?;
             if record.is_some_and(|record| record.node == transfers.node && !record.is_running(Kind::Export))
             {
                 self.drop_past(table.name()).await?;
@@ -526,7 +526,7 @@ impl<C: Coordinator> Dynamo<C> {
             ("s3Prefix", of("S3Prefix")),
             ("s3SseAlgorithm", Json::Null),
             ("s3SseKmsKeyId", Json::Null),
-            ("manifestFilesS3Key", job.target.key("manifest-files.json").into()),
+            ("manifestFilesS3Key", job.target.folder().key("manifest-files.json").into()),
             ("billedSizeBytes", of("BilledSizeBytes")),
             ("itemCount", of("ItemCount")),
             ("outputFormat", to_json!(job.format.name())),

@@ -1,14 +1,14 @@
 //! GetItem.
 
 use exec::backend::Coordinator;
-use items::{item_size, json};
+use items::item_size;
 use serde_json::{Map, Value as Json};
 
 use super::Dynamo;
 use super::consumed::Consumed;
 use super::size::read_units;
 use crate::error::Result;
-use crate::reply::Reply;
+use crate::reply::{Reply, text_of};
 use crate::request::Request;
 
 impl<C: Coordinator> Dynamo<C> {
@@ -30,11 +30,10 @@ impl<C: Coordinator> Dynamo<C> {
         self.metrics.read(units);
         Consumed::of_table(units).show(&mut answer, request.named_table(), capacity);
         let Some(item) = item else { return Ok(Json::Object(answer).into()) };
-        let mut text = String::new();
-        match projection {
-            Some(projection) => json::write_item(&projection.apply(&item), &mut text),
-            None => json::write_item(&item, &mut text),
-        }
+        let text = match projection {
+            Some(projection) => text_of(&projection.apply(&item)),
+            None => text_of(&item),
+        };
         Ok(Reply::of_text("Item", &text, answer))
     }
 }

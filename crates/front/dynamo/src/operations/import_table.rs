@@ -1,11 +1,8 @@
-//! ImportTable: a new table of the items in files of a local directory, as exports of AWS and of Torc have them, or CSV.
-
-use std::path::Path;
+//! ImportTable: a new table of the items in files of a local directory or of an S3-compatible service, as exports of AWS and of Torc have them, or CSV.
 
 use exec::backend::Coordinator;
 use items::{Item, ion, item_size, json};
 use mutation::PartitionUpdate;
-use rt::OpenOptions;
 use rt::preempt::Pace;
 use serde_json::{Map, Value as Json, json as to_json};
 
@@ -18,11 +15,12 @@ use crate::table::{self, ApiTable, RowWrite};
 use crate::transfer::lines::{Line, Lines, PACKED_AT_ONCE};
 use crate::transfer::place::{bucket, parts};
 use crate::transfer::record::{Kind, Records};
+use crate::transfer::storage::Stored;
 use crate::transfer::{Failure, Progress, Transfers, csv};
 use crate::vectors;
 
-/// Bytes of a file that are read at once.
-const READ_BYTES: usize = 256 << 10;
+/// Bytes of a file that are taken at once where it is not packed.
+const PLAIN_AT_ONCE: usize = 256 << 10;
 /// Steps that the unpacking of a part counts for.
 const UNPACK_STEPS: usize = 64;
 /// Items, and about bytes of them, that are written at once.
@@ -227,11 +225,11 @@ struct Import<'a, 'b> {
 
 impl Import<'_, '_> {
     /// Counts something that is no item.
-    fn refuse(&mut self, file: &Path, why: &str) {
+    fn refuse(&mut self, file: &Stored, why: &str) {
         self.errors += 1;
         if self.errors <= LOGGED_MAX {
             let id = self.progress.id;
-            tracing::warn!("import {id}: {}, item {}: {why}", file.display(), self.processed);
+            tracing::warn!("import {id}: {file}, item {}: {why}", self.processed);
         }
     }
 
@@ -258,10 +256,10 @@ impl<C: Coordinator> Dynamo<C> {
             Err(known) => return Ok(to_json!({ "ImportTableDescription": known.description })),
         };
         if let Some((_, folders)) = source.place.split_last() {
-            transfers.root.find(folders).await?;
+            transfers.files.check_way(folders).await?;
         }
         // No table is made that an import cannot fill.
-        Records(&transfers.root).prepare(Kind::Import).await?;
+        Records(&transfers.files.root).prepare(Kind::Import).await?;
         self.create_table(&creation, role).await?;
         let table = table::find_named(&self.schema(), &name)?;
         let now = self.executor.clock().wall_micros();
@@ -297,13 +295,7 @@ impl<C: Coordinator> Dynamo<C> {
         source: &Source,
         progress: &mut Progress<'_>,
     ) -> Result<(), Failure> {
-        if transfers.root.find(source.place.get(..1).unwrap_or_default()).await?.is_none() {
-            return Err(Failure::new("S3NoSuchBucket", "The specified bucket does not exist"));
-        }
-        let files = transfers.root.files(&source.place).await?;
-        if files.is_empty() {
-            return Err(Failure::new("S3NoSuchKey", "No file in the bucket begins with the prefix"));
-        }
+        let files = transfers.files.list(&source.place).await?;
         let mut import = Import {
             table,
             source,
@@ -316,8 +308,8 @@ impl<C: Coordinator> Dynamo<C> {
             bytes: 0,
         };
         let mut done = Ok(());
-        for (path, _) in &files {
-            done = self.import_file(transfers, &mut import, path).await;
+        for stored in &files {
+            done = self.import_file(transfers, &mut import, stored).await;
             if done.is_err() {
                 break;
             }
@@ -333,21 +325,21 @@ impl<C: Coordinator> Dynamo<C> {
         &self,
         transfers: &Transfers,
         import: &mut Import<'_, '_>,
-        path: &Path,
+        stored: &Stored,
     ) -> Result<(), Failure> {
         let source = import.source;
-        let file = transfers.root.disk.open(path, OpenOptions::READ).await?;
+        let mut file = transfers.files.open(stored).await?;
         let mut lines = Lines::default();
         let mut unpacker = Unpacker::new(source.encoding)
             .map_err(|error| Failure::new("InternalServerError", error.to_string()))?;
         let mut reader = Reader::new(&source.format);
-        let mut position = 0;
+        let mut has_bytes = false;
         loop {
-            let read = file.read_at(position, READ_BYTES).await?;
-            position += read.len() as u64;
+            let read = file.next().await?;
+            has_bytes |= !read.is_empty();
             import.bytes += read.len() as u64;
             let is_end = read.is_empty();
-            let at_once = if source.encoding == Encoding::Identity { READ_BYTES } else { PACKED_AT_ONCE };
+            let at_once = if source.encoding == Encoding::Identity { PLAIN_AT_ONCE } else { PACKED_AT_ONCE };
             let mut rest = &read[..];
             loop {
                 let part = rest.get(..at_once.min(rest.len())).filter(|part| !part.is_empty());
@@ -356,18 +348,18 @@ impl<C: Coordinator> Dynamo<C> {
                 let unpacked = match part {
                     Some(part) => unpacker.unpack(part, |bytes| lines.push(bytes)),
                     // An empty file is no damaged one.
-                    None if is_end && position > 0 => unpacker.finish(|bytes| lines.push(bytes)).map(|()| 0),
+                    None if is_end && has_bytes => unpacker.finish(|bytes| lines.push(bytes)).map(|()| 0),
                     None => Ok(0),
                 };
                 while let Some(line) = lines.next() {
-                    if !self.import_line(transfers, import, (path, &mut reader), line).await? {
+                    if !self.import_line(transfers, import, (stored, &mut reader), line).await? {
                         return Ok(());
                     }
                 }
                 match unpacked {
                     Ok(used) => rest = rest.get(used..).unwrap_or_default(),
                     Err(error) => {
-                        import.refuse(path, &format!("the file is not of its format: {error}"));
+                        import.refuse(stored, &format!("the file is not of its format: {error}"));
                         return Ok(());
                     }
                 }
@@ -380,7 +372,7 @@ impl<C: Coordinator> Dynamo<C> {
             }
         }
         if let Some(line) = lines.last() {
-            self.import_line(transfers, import, (path, &mut reader), line).await?;
+            self.import_line(transfers, import, (stored, &mut reader), line).await?;
         }
         Ok(())
     }
@@ -390,7 +382,7 @@ impl<C: Coordinator> Dynamo<C> {
         &self,
         transfers: &Transfers,
         import: &mut Import<'_, '_>,
-        (path, reader): (&Path, &mut Reader<'_>),
+        (stored, reader): (&Stored, &mut Reader<'_>),
         line: Line,
     ) -> Result<bool, Failure> {
         let item = match line {
@@ -403,7 +395,7 @@ impl<C: Coordinator> Dynamo<C> {
                     Ok(Err(error)) => Err(error),
                     Err(why) => {
                         import.processed += 1;
-                        import.refuse(path, &why);
+                        import.refuse(stored, &why);
                         return Ok(false);
                     }
                 }
@@ -418,7 +410,7 @@ impl<C: Coordinator> Dynamo<C> {
                     self.write_batch(transfers, import).await?;
                 }
             }
-            Err(error) => import.refuse(path, &error.message),
+            Err(error) => import.refuse(stored, &error.message),
         }
         Ok(true)
     }

@@ -97,6 +97,7 @@ use crate::streams::Streams;
 use crate::sweep::INTERVAL as SWEEP_INTERVAL;
 use crate::table::{self, ApiTable};
 use crate::transfer::Transfers;
+use crate::transfer::s3::ObjectStore;
 use consumed::Consumed;
 use names::{OPERATIONS, UNSUPPORTED};
 use size::write_units;
@@ -221,11 +222,11 @@ impl<C: Coordinator> Dynamo<C> {
         Self { admission: Some(admission), ..self }
     }
 
-    /// The same with exports and imports, whose files lie in this directory.
-    pub fn with_export_directory(self, rt: &Rt, directory: PathBuf) -> Self {
+    /// The same with exports and imports, whose records lie in this directory, and their files, too, unless a service has them.
+    pub fn with_export_directory(self, rt: &Rt, directory: PathBuf, objects: Option<ObjectStore>) -> Self {
         let view = self.executor.coordinator().view();
         let node = view.node(view.own()).host.to_string();
-        Self { transfers: Some(Rc::new(Transfers::new(rt, directory, node))), ..self }
+        Self { transfers: Some(Rc::new(Transfers::new(rt, directory, objects, node))), ..self }
     }
 
     /// The same with backups, which are snapshots on all nodes.

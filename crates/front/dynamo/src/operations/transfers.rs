@@ -103,7 +103,7 @@ impl<C: Coordinator> Dynamo<C> {
             None => crc32fast::hash(&self.executor.clock().random()),
         };
         let (id, suffix) = (format!("{now:014}-{number:08x}"), format!("-{number:08x}"));
-        let records = Records(&transfers.root);
+        let records = Records(&transfers.files.root);
         let since = format!("{:014}", now - TOKEN_MILLIS);
         let ids = if token.is_some() { records.ids(kind).await? } else { Vec::new() };
         for old in ids.into_iter().filter(|old| old.ends_with(&suffix) && *old >= since) {
@@ -129,7 +129,7 @@ impl<C: Coordinator> Dynamo<C> {
     async fn record(&self, operation: &str, kind: Kind, member: &str, request: &Request) -> Result<Json> {
         let transfers = self.transfers(operation)?;
         let arn = json::read_string(request.required(member)?)?;
-        let record = Records(&transfers.root).read(kind, id_of(kind, arn)).await?;
+        let record = Records(&transfers.files.root).read(kind, id_of(kind, arn)).await?;
         // The ARN names a table, too.
         match record.filter(|record| record.text(member) == Some(arn)) {
             Some(record) => Ok(Json::Object(record.description)),
@@ -169,7 +169,7 @@ impl<C: Coordinator> Dynamo<C> {
         let max = max.unwrap_or(PAGE_MAX) as usize;
         let after = request.string("NextToken")?.unwrap_or_default();
         let table = request.string("TableArn")?.map(|arn| table_name(arn).map(|_| arn)).transpose()?;
-        let records = Records(&transfers.root);
+        let records = Records(&transfers.files.root);
         let ids = records.ids(kind).await?;
         let (mut found, mut last) = (Vec::new(), None);
         for id in ids.into_iter().filter(|id| id.as_str() > after) {

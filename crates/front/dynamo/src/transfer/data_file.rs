@@ -1,14 +1,14 @@
 //! A data file of an export: lines, packed, with the digest that the manifest names.
 
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-
-use rt::{Disk, DiskError, File, IoBuf, OpenOptions};
 use serde_json::json;
 use stdx::base64;
+
+use super::failure::Failure;
+use super::storage::{Files, Folder, Written};
 
 /// Packed bytes that are written at once.
 const WRITTEN_AT_ONCE: usize = 256 << 10;
@@ -23,26 +23,24 @@ fn texts(digest: [u8; 16]) -> (String, String) {
 /// Writes a small file and one with its digest beside it.
 ///
 /// # Errors
-/// When the disk fails.
+/// When the disk or the service fails.
 pub(crate) async fn write_manifest(
-    disk: &Disk,
-    folder: &Path,
+    files: &Files,
+    folder: &Folder,
     name: &str,
     text: &str,
-) -> Result<(), DiskError> {
+) -> Result<(), Failure> {
     let (checksum, _) = texts(md5::compute(text).0);
-    disk.write_atomically(folder.join(format!("{name}.md5")), checksum.as_bytes()).await?;
-    disk.write_atomically(folder.join(format!("{name}.json")), text.as_bytes()).await
+    files.put(folder, &format!("{name}.md5"), checksum.as_bytes()).await?;
+    files.put(folder, &format!("{name}.json"), text.as_bytes()).await
 }
 
 /// A data file that is being written.
 pub(crate) struct DataFile {
-    file: File,
-    /// Its name in the folder of data.
-    name: String,
+    file: Written,
+    key: String,
     encoder: GzEncoder<Vec<u8>>,
     md5: md5::Context,
-    written: u64,
     items: u64,
     bytes: u64,
 }
@@ -53,18 +51,17 @@ impl DataFile {
     /// # Errors
     /// When it cannot be made.
     pub(crate) async fn create(
-        disk: &Disk,
-        folder: &Path,
+        files: &Files,
+        folder: &Folder,
         random: [u8; 16],
         end: &str,
-    ) -> Result<Self, DiskError> {
+    ) -> Result<Self, Failure> {
         const DIGITS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
         let digit = |byte: &u8| DIGITS.get(usize::from(byte & 31)).copied().map_or('a', char::from);
         let name = format!("{}.{end}.gz", random.iter().map(digit).collect::<String>());
-        let path: PathBuf = folder.join(&name);
-        let file = disk.open(&path, OpenOptions::CREATE_NEW).await?;
+        let file = files.create(folder, &name).await?;
         let encoder = GzEncoder::new(Vec::new(), Compression::fast());
-        Ok(Self { file, name, encoder, md5: md5::Context::new(), written: 0, items: 0, bytes: 0 })
+        Ok(Self { file, key: folder.key(&name), encoder, md5: md5::Context::new(), items: 0, bytes: 0 })
     }
 
     /// Adds the line of an item. Nothing is written yet.
@@ -81,8 +78,8 @@ impl DataFile {
     /// Writes packed bytes, when there are many.
     ///
     /// # Errors
-    /// When the disk fails.
-    pub(crate) async fn drain(&mut self) -> Result<(), DiskError> {
+    /// When the disk or the service fails.
+    pub(crate) async fn drain(&mut self) -> Result<(), Failure> {
         if self.encoder.get_ref().len() < WRITTEN_AT_ONCE {
             return Ok(());
         }
@@ -90,11 +87,9 @@ impl DataFile {
         self.write(&packed).await
     }
 
-    async fn write(&mut self, packed: &[u8]) -> Result<(), DiskError> {
+    async fn write(&mut self, packed: &[u8]) -> Result<(), Failure> {
         self.md5.consume(packed);
-        self.file.write_at(self.written, IoBuf::copy_of(packed)).await?;
-        self.written += packed.len() as u64;
-        Ok(())
+        self.file.write(packed).await
     }
 
     /// Whether the next item belongs into another file.
@@ -107,20 +102,26 @@ impl DataFile {
         self.bytes
     }
 
-    /// Makes it durable; its line of the manifest. `folder_key` is the key of its folder.
+    /// Makes it durable; its line of the manifest.
     ///
     /// # Errors
-    /// When the disk fails.
-    pub(crate) async fn finish(mut self, folder_key: &str) -> Result<String, DiskError> {
+    /// When the disk or the service fails.
+    pub(crate) async fn finish(&mut self) -> Result<String, Failure> {
         let encoder = std::mem::replace(&mut self.encoder, GzEncoder::new(Vec::new(), Compression::fast()));
-        let failed = |error| DiskError::new(rt::DiskOp::Write, self.file.path(), error);
-        let packed = encoder.finish().map_err(failed)?;
+        let packed =
+            encoder.finish().map_err(|error| Failure::new("InternalServerError", error.to_string()))?;
         self.write(&packed).await?;
-        self.file.sync_all().await?;
-        let (md5, etag) = texts(self.md5.finalize().0);
-        let key = format!("{folder_key}/{}", self.name);
-        let entry =
-            json!({ "itemCount": self.items, "md5Checksum": md5, "etag": etag, "dataFileS3Key": key });
+        let tag = self.file.finish().await?;
+        let (md5, hex) = texts(self.md5.clone().finalize().0);
+        let etag = tag.unwrap_or(hex);
+        let entry = json!({
+            "itemCount": self.items, "md5Checksum": md5, "etag": etag, "dataFileS3Key": self.key
+        });
         Ok(format!("{entry}\n"))
+    }
+
+    /// Leaves nothing behind that nobody sees.
+    pub(crate) async fn abort(&mut self) {
+        self.file.abort().await;
     }
 }

@@ -1,23 +1,30 @@
-//! Exports and imports of tables: the directory that the operator allows, the tasks of this shard, and their records.
+//! Exports and imports of tables: the place that the operator allows, the tasks of this shard, and their records.
 
 pub(crate) mod csv;
 pub(crate) mod data_file;
+mod failure;
 pub(crate) mod lines;
 pub(crate) mod place;
 pub(crate) mod record;
+pub(crate) mod s3;
+pub(crate) mod storage;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::path::PathBuf;
+use std::rc::Rc;
 use std::time::Duration;
 
-use rt::{DiskError, Group, Instant, Rt, Task};
+use rt::{Group, Instant, Rt, Task};
 use types::CqlType;
 
 use crate::error::{ApiError, ErrorKind, Result};
+pub(crate) use failure::Failure;
 use place::{PlaceError, Root};
 use record::{Kind, RECORDS_MAX, Record, Records};
+use s3::{ObjectStore, S3};
+use storage::Files;
 
 /// Exports and imports of a shard at once.
 const TASKS_MAX: usize = 4;
@@ -30,38 +37,6 @@ const RETRY_PAUSE: Duration = Duration::from_millis(500);
 pub(crate) const TOKEN_MILLIS: i64 = 8 * 3600 * 1000;
 /// How long the look for transfers of an earlier process may take when the node starts.
 const LOOK_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// Why an export or import has failed: AWS's code, and a text.
-#[derive(Debug)]
-pub(crate) struct Failure {
-    pub(crate) code: &'static str,
-    pub(crate) message: String,
-}
-
-impl Failure {
-    pub(crate) fn new(code: &'static str, message: impl Into<String>) -> Self {
-        Self { code, message: message.into() }
-    }
-}
-
-impl From<ApiError> for Failure {
-    fn from(error: ApiError) -> Self {
-        let code = if error.kind.is_validation() { "ValidationException" } else { "InternalServerError" };
-        Self::new(code, error.message)
-    }
-}
-
-impl From<PlaceError> for Failure {
-    fn from(error: PlaceError) -> Self {
-        Self::new("S3AccessDenied", error.to_string())
-    }
-}
-
-impl From<DiskError> for Failure {
-    fn from(error: DiskError) -> Self {
-        Self::new("InternalServerError", error.to_string())
-    }
-}
 
 impl From<PlaceError> for ApiError {
     fn from(error: PlaceError) -> Self {
@@ -85,7 +60,7 @@ pub(crate) fn time_text(micros: i64) -> String {
 /// Exports and imports of this shard.
 pub(crate) struct Transfers {
     pub(crate) rt: Rt,
-    pub(crate) root: Root,
+    pub(crate) files: Files,
     /// The name of this node in records.
     pub(crate) node: String,
     tasks: RefCell<BTreeMap<(&'static str, String), (Kind, Task<()>)>>,
@@ -93,9 +68,16 @@ pub(crate) struct Transfers {
 }
 
 impl Transfers {
-    pub(crate) fn new(rt: &Rt, path: PathBuf, node: String) -> Self {
+    pub(crate) fn new(rt: &Rt, path: PathBuf, objects: Option<ObjectStore>, node: String) -> Self {
         let root = Root { disk: rt.disk().clone(), path };
-        Self { rt: rt.clone(), root, node, tasks: RefCell::default(), is_stopped: Cell::new(false) }
+        let objects = objects.map(|store| Rc::new(S3::new(rt, store)));
+        Self {
+            rt: rt.clone(),
+            files: Files { root, objects },
+            node,
+            tasks: RefCell::default(),
+            is_stopped: Cell::new(false),
+        }
     }
 
     /// Refuses a transfer when there are as many as there may be.
@@ -139,7 +121,7 @@ impl Transfers {
     /// # Errors
     /// When the disk fails.
     pub(crate) async fn add(&self, kind: Kind, id: &str, record: &Record) -> Result<(), PlaceError> {
-        let records = Records(&self.root);
+        let records = Records(&self.files.root);
         let ids = records.ids(kind).await?;
         for old in ids.iter().take((ids.len() + 1).saturating_sub(RECORDS_MAX)) {
             if !records.read(kind, old).await?.is_some_and(|record| record.is_running(kind)) {
@@ -166,7 +148,7 @@ impl Transfers {
     pub(crate) async fn fail_abandoned(&self) {
         let look = async {
             for kind in [Kind::Export, Kind::Import] {
-                let ids = Records(&self.root).ids(kind).await?;
+                let ids = Records(&self.files.root).ids(kind).await?;
                 for id in ids {
                     self.interrupted(kind, &id).await;
                 }
@@ -184,7 +166,7 @@ impl Transfers {
 
     /// Writes down that a transfer of this node was interrupted, if it was not done.
     async fn interrupted(&self, kind: Kind, id: &str) {
-        let records = Records(&self.root);
+        let records = Records(&self.files.root);
         let done = async {
             let Some(mut record) = records.read(kind, id).await? else { return Ok(()) };
             if record.node != self.node || !record.is_running(kind) {
@@ -220,7 +202,9 @@ impl<'a> Progress<'a> {
         let now = self.transfers.rt.now();
         if now.duration_since(self.saved) >= SAVE_INTERVAL {
             self.saved = now;
-            if let Err(error) = Records(&self.transfers.root).write(self.kind, self.id, &self.record).await {
+            if let Err(error) =
+                Records(&self.transfers.files.root).write(self.kind, self.id, &self.record).await
+            {
                 tracing::warn!("the record of {} {} cannot be written: {error}", self.kind.part(), self.id);
             }
         }
@@ -236,7 +220,7 @@ impl<'a> Progress<'a> {
         }
         let failure = failure.map(|failure| (failure.code, failure.message.as_str()));
         self.record.end(self.kind, seconds(self.transfers.rt.wall_micros()), failure);
-        if let Err(error) = Records(&self.transfers.root).write(self.kind, id, &self.record).await {
+        if let Err(error) = Records(&self.transfers.files.root).write(self.kind, id, &self.record).await {
             tracing::error!(
                 "the end of {part} {id} cannot be written, which shows it as unfinished: {error}"
             );

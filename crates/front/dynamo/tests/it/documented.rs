@@ -3,6 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use serde_json::{Value as Json, json};
+
+use crate::node::{ask, on_a_node};
+use crate::{api, create};
+use dynamo::Isolation;
+
 /// Members of parts of requests, which the table does not go into.
 const NESTED: [&str; 7] = [
     "Csv",
@@ -120,4 +126,68 @@ fn the_code_knows_every_parameter_of_the_document() {
             assert!(sources.contains(&format!("\"{literal}\"")), "{operation}: the code has no {parameter}");
         }
     }
+}
+
+/// A value by which a parameter asks for something.
+fn asking(parameter: &str) -> Json {
+    match parameter {
+        "SSESpecification" | "SSESpecificationOverride" => json!({ "Enabled": true }),
+        "ReplicaUpdates" | "GlobalTableWitnessUpdates" => json!([{}]),
+        "DisassociationProtectionEnabled" => json!(true),
+        "Timestamp" => json!(1),
+        "FilterSpecification" => json!({}),
+        _ => json!("x"),
+    }
+}
+
+/// A request of an operation without the parameters that are refused.
+fn request_of(operation: &str) -> Json {
+    let arn = "arn:aws:dynamodb:us-east-1:000000000000:table/known";
+    match operation {
+        "CreateTable" => json!({
+            "TableName": "new", "BillingMode": "PAY_PER_REQUEST",
+            "AttributeDefinitions": [{ "AttributeName": "p", "AttributeType": "S" }],
+            "KeySchema": [{ "AttributeName": "p", "KeyType": "HASH" }],
+        }),
+        "ExportTableToPointInTime" => json!({ "TableArn": arn, "S3Bucket": "b" }),
+        "GetShardIterator" => json!({
+            "StreamArn": format!("{arn}/stream/2026-11-29T00:00:00.000"), "ShardId": "shardId-00000000000000000000-00000000",
+            "ShardIteratorType": "LATEST",
+        }),
+        "RestoreTableFromBackup" => {
+            json!({ "TargetTableName": "new", "BackupArn": format!("{arn}/backup/01700000000000-00000000") })
+        }
+        "RestoreTableToPointInTime" => {
+            json!({ "TargetTableName": "new", "SourceTableName": "known", "UseLatestRestorableTime": true })
+        }
+        "UpdateTable" => json!({ "TableName": "known", "DeletionProtectionEnabled": true }),
+        _ => panic!("{operation} refuses parameters: give the test a request without them"),
+    }
+}
+
+#[test]
+fn the_parameters_of_the_last_column_are_refused_by_name() {
+    on_a_node(|rt| async move {
+        rt.disk().create_dir_all("/exports/b").await.expect("a directory");
+        let api = api(Isolation::Always).with_export_directory(&rt, "/exports".into(), None);
+        create(&api, "known", None);
+        for (operation, row) in table() {
+            for parameter in parameters(&row[2]) {
+                let mut request = request_of(&operation);
+                request[parameter] = asking(parameter);
+                let (status, answer) = ask(&api, &operation, &request).await;
+                let text = answer["message"].as_str().unwrap_or_default();
+                let is_named = text.starts_with(&format!("{parameter}: Torc "));
+                assert!(status == 400 && is_named, "{operation}, {parameter}: {status} {answer}");
+            }
+            if is_refused(&row) {
+                let (status, answer) = ask(&api, &operation, &json!({})).await;
+                let kind = answer["__type"].as_str().unwrap_or_default();
+                assert!(
+                    status == 400 && kind.ends_with("#UnknownOperationException"),
+                    "{operation}: {answer}"
+                );
+            }
+        }
+    });
 }

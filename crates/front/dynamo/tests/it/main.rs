@@ -11,6 +11,7 @@ mod levels;
 #[expect(dead_code, reason = "the tests of exec need more of it")]
 mod memory;
 mod node;
+mod objects;
 mod recovery;
 mod row_ttl;
 mod sizes;

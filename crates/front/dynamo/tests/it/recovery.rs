@@ -507,7 +507,7 @@ fn times_that_cannot_be_restored_are_refused() {
 async fn exporter(rt: &Rt, isolation: Isolation) -> Node {
     rt.disk().create_dir_all("/exports/b").await.unwrap();
     let mut node = Node::new(rt, &Memory::new(), isolation);
-    node.api = node.api.with_export_directory(rt, "/exports".into());
+    node.api = node.api.with_export_directory(rt, "/exports".into(), None);
     node
 }
 
@@ -668,7 +668,7 @@ fn an_export_that_was_interrupted_leaves_no_table() {
         assert_eq!(tables().await, 2);
         node.api.stop_transfers().await;
         let mut next = Node::new(&rt, &node.memory, Isolation::Always);
-        next.api = next.api.with_export_directory(&rt, "/exports".into());
+        next.api = next.api.with_export_directory(&rt, "/exports".into(), None);
         next.api.fail_abandoned_transfers().await;
         next.look().await;
         assert_eq!(tables().await, 1);

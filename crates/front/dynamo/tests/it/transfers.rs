@@ -13,7 +13,7 @@ use crate::{api, create};
 const DIRECTORY: &str = "/exports";
 
 fn with_directory(rt: &Rt) -> Dynamo<Memory> {
-    api(Isolation::Always).with_export_directory(rt, DIRECTORY.into())
+    api(Isolation::Always).with_export_directory(rt, DIRECTORY.into(), None)
 }
 
 /// A table of many items.
@@ -25,11 +25,11 @@ async fn fill(api: &Dynamo<Memory>, table: &str, items: usize) {
     }
 }
 
-fn export_of(table: &str) -> Json {
+pub fn export_of(table: &str) -> Json {
     json!({ "TableArn": format!("arn:aws:dynamodb:us-east-1:000000000000:table/{table}"), "S3Bucket": "b", "S3Prefix": "x" })
 }
 
-fn import_into(table: &str, prefix: &str) -> Json {
+pub fn import_into(table: &str, prefix: &str) -> Json {
     json!({
         "S3BucketSource": { "S3Bucket": "b", "S3KeyPrefix": prefix },
         "InputFormat": "DYNAMODB_JSON", "InputCompressionType": "GZIP",
@@ -42,7 +42,7 @@ fn import_into(table: &str, prefix: &str) -> Json {
 }
 
 /// The description of a transfer when it is over.
-async fn ended(rt: &Rt, api: &Dynamo<Memory>, arn: &Json) -> Json {
+pub async fn ended(rt: &Rt, api: &Dynamo<Memory>, arn: &Json) -> Json {
     let (operation, name, member, status) = match arn.as_str().expect("an ARN").contains("/export/") {
         true => ("DescribeExport", "ExportArn", "ExportDescription", "ExportStatus"),
         false => ("DescribeImport", "ImportArn", "ImportTableDescription", "ImportStatus"),
@@ -57,7 +57,7 @@ async fn ended(rt: &Rt, api: &Dynamo<Memory>, arn: &Json) -> Json {
     panic!("{arn} does not end");
 }
 
-async fn items(api: &Dynamo<Memory>, table: &str) -> Json {
+pub async fn items(api: &Dynamo<Memory>, table: &str) -> Json {
     done(api, "Scan", &json!({ "TableName": table })).await["Items"].clone()
 }
 

@@ -174,6 +174,15 @@ mod tests {
                 "alternator_https_port and alternator_port are the same",
             ),
             ("alternator_export_directory: exports", "alternator_export_directory must be an absolute path"),
+            (
+                "{alternator_export_endpoint: \"http://h:9000\", alternator_export_directory: /x}",
+                "alternator_export_endpoint is set, which needs alternator_export_credentials",
+            ),
+            (
+                "{alternator_export_endpoint: \"https://h\", alternator_export_directory: /x, alternator_export_credentials: /c}",
+                "which needs alternator_export_truststore",
+            ),
+            ("alternator_export_endpoint: h", "expected http://HOST:PORT or https://HOST:PORT"),
             ("server_encryption_options: {internode_encryption: some}", "none or all or dc or rack"),
         ] {
             let error = with(text).unwrap_err();

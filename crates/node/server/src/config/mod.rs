@@ -11,6 +11,7 @@ mod cluster;
 mod connections;
 mod directory;
 mod encryption;
+mod export;
 mod foreign;
 mod guardrails;
 mod options;
@@ -21,6 +22,7 @@ mod yaml;
 
 pub(crate) use auth::{Authentication, CertificateNaming, is_class};
 pub(crate) use encryption::EncryptionFiles;
+pub(crate) use export::Endpoint;
 pub use foreign::LeftOut;
 pub use options::{Config, OptionInfo};
 pub(crate) use value::in_unit;

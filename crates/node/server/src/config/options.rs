@@ -215,6 +215,10 @@ options! {
     #[alias("alternator_streams_time_window_s", "s")]
     alternator_streams_time_window: Duration = Duration::from_secs(10), "Age of changes before streams of the DynamoDB API show them; 1s with torc dev. Longer than write_request_timeout with the difference of the nodes' clocks: readers do not see a change that is stored later.";
     alternator_export_directory: Option<PathBuf> = None, "Directory in which exports and imports of the DynamoDB API have their files, an absolute path; S3Bucket names a folder in it. Without it exports and imports are refused. Roles with SELECT on a table may write it there, those with CREATE may read all of it.";
+    alternator_export_endpoint: String = String::new(), "URL of an S3-compatible service that has the files of exports and imports of the DynamoDB API, http://HOST:PORT or https://HOST; S3Bucket is a bucket there, and alternator_export_directory has their records alone.";
+    alternator_export_region: String = "us-east-1".to_owned(), "Region of the signatures of requests to it.";
+    alternator_export_credentials: Option<PathBuf> = None, "File with the credentials for it, in lines aws_access_key_id=… and aws_secret_access_key=….";
+    alternator_export_truststore: Option<PathBuf> = None, "PEM file of the authorities of its certificate, for https.";
     alternator_enforce_authorization: bool = false, live "Requests of the DynamoDB API must be signed by a role: its name is the access key, its salted_hash in system_auth.roles the secret.";
     alternator_warn_authorization: bool = false, live "Requests of the DynamoDB API that alternator_enforce_authorization refuses, or would refuse, are named in the log and counted.";
     alternator_allow_system_table_write: bool = false, live "PutItem and UpdateItem of the DynamoDB API may change settings by .scylla.alternator.system.config, as UPDATE system.config does; where an authorizer asks for permissions, a superuser's.";
@@ -550,6 +554,7 @@ impl Config {
         if self.alternator_export_directory.as_ref().is_some_and(|directory| !directory.is_absolute()) {
             return conflict("alternator_export_directory must be an absolute path");
         }
+        self.check_export_endpoint()?;
         if self.alternator_https_port != 0 && self.alternator_https_port == self.alternator_port {
             return conflict("alternator_https_port and alternator_port are the same: no port serves both");
         }

@@ -72,7 +72,7 @@ impl Directory {
         };
         let searcher = (config.ldap_bind_dn.clone(), config.ldap_bind_passwd.0.clone());
         let trust = match &config.ldap_truststore {
-            Some(path) => Some(trust(rt, path).await?),
+            Some(path) => Some(trust(rt, "ldap_truststore", path).await?),
             None => None,
         };
         Ok(Some(Arc::new(Directory {
@@ -87,13 +87,15 @@ impl Directory {
     }
 }
 
-async fn trust(rt: &Rt, path: &PathBuf) -> Result<Trust, NodeError> {
-    let failed = |error: &dyn std::fmt::Display| NodeError::Open(format!("ldap_truststore: {error}"));
+/// The authorities in the file of an option.
+pub(crate) async fn trust(rt: &Rt, option: &str, path: &PathBuf) -> Result<Trust, NodeError> {
+    let failed = |error: &dyn std::fmt::Display| NodeError::Open(format!("{option}: {error}"));
     let pem = rt.disk().read_to_end(path, TRUSTSTORE_LEN_MAX).await.map_err(|error| failed(&error))?;
     Trust::new(&pem).map_err(|error| failed(&error))
 }
 
-fn addresses(host: &str, port: u16, resolve: Option<&ResolveHook>) -> Result<Addresses, String> {
+/// The present addresses of a host, which may be one.
+pub(crate) fn addresses(host: &str, port: u16, resolve: Option<&ResolveHook>) -> Result<Addresses, String> {
     if let Ok(address) = host.parse::<IpAddr>() {
         return Ok(Arc::new(Replaceable::new(vec![SocketAddr::new(address, port)])));
     }

@@ -118,6 +118,11 @@ impl Node {
         Ok(Node { engine, replica, coordinator, frontend, connection })
     }
 
+    /// The executor of its statements.
+    pub(super) fn executor(&self) -> &Rc<Executor<Coordinator>> {
+        self.frontend.executor()
+    }
+
     /// Ends storage in order.
     pub(super) async fn stop(&self) -> Result<(), String> {
         self.engine.stop().await.map_err(|error| error.to_string())

@@ -121,6 +121,15 @@ pub(super) const WORKLOADS: [Workload; 6] = [
     },
 ];
 
+/// Requests that are carried out again and again.
+pub(super) trait Requests {
+    /// How many there are.
+    fn count(&self) -> usize;
+
+    /// Carries one out, whose answer has to be no error.
+    async fn carry_out(&self, at: usize) -> Result<(), String>;
+}
+
 fn key(partition: u64) -> Vec<u8> {
     partition.to_be_bytes().to_vec()
 }
