@@ -35,6 +35,13 @@ pub struct ObjectStore {
     pub secret: String,
 }
 
+impl std::fmt::Debug for ObjectStore {
+    /// Without its credentials.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "ObjectStore({})", self.authority)
+    }
+}
+
 /// An answer.
 pub(super) struct Response {
     pub(super) status: u16,
