@@ -11,7 +11,7 @@ const MORE: u8 = 1;
 const END: u8 = 0;
 const SIMPLE: u8 = 0;
 const COMPLEX: u8 = 1;
-/// About what a column of a row takes beside its value.
+/// A column of a row takes about so many bytes beside its value.
 const COLUMN_BYTES: usize = 64;
 
 /// All that an update says.

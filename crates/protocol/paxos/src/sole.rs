@@ -1,5 +1,5 @@
-//! A round of a partition that has one voter, as a whole: what that voter accepts is chosen. A voter that takes no other request between
-//! the steps may store what they come to at once, and nothing at all of a round that writes nothing. The state is the same as if each step had been stored.
+//! A round of a partition that has one voter, as a whole: a proposal that this voter accepts is chosen. A voter that takes no other request between
+//! the steps may store their result at once, and nothing at all of a round that writes nothing. The state is the same as if each step had been stored.
 
 use crate::acceptor::{AcceptorState, Reply, Request, Step, step};
 use crate::{Ballot, Proposal};

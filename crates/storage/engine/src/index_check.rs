@@ -54,6 +54,7 @@ async fn verify_one(
     let Some(present) = path(&store.dir, live.sstable.descriptor(), definition) else { return Ok(()) };
     // The next start removes one that stays, for no SSTable has an index of that name.
     let made = present.with_extension("check.db");
+    assert_ne!(made, present, "the index is made beside the present file");
     let operation = inner.compactions.operation(TaskKind::Verification, store.table());
     let task = inner.compactions.show(crate::commit::unique_id(inner), &operation, 1);
     task.progress.bytes_total.set(live.sstable.uncompressed_len());

@@ -118,7 +118,11 @@ pub const TABLE: &[Row] = &[
     // test: the test side, which nothing above links except the binary (`torc bench`, `torc sim`).
     row("model", "test", "stdx"),
     row("testkit", "test", "types schema mutation"),
-    row("bench", "test", "rt rt-uring topology wire rpc engine replica catalog cluster coordinator exec dynamo"),
+    row(
+        "bench",
+        "test",
+        "rt rt-uring topology wire rpc engine replica catalog cluster coordinator exec dynamo",
+    ),
     row("sim", "test", "stdx rt rt-sim wire server model"),
     // tools: programs for developers.
     row("xtask", "tools", ""),

@@ -170,7 +170,6 @@ impl<'a> Driver<'a> {
         proposer: &mut Proposer<Value>,
         decide: &mut dyn FnMut(&ReadPage, Timestamp) -> Result<Option<PartitionUpdate>, E>,
     ) -> Result<Decided, Failure<E>> {
-        let rt = self.lwt.context.rt();
         // A topology change waits for rounds that are under way: refused between two of their steps they would end uncertain.
         let _under_way = self.lwt.context.fence().enter();
         if proposer.is_fresh()
@@ -178,6 +177,15 @@ impl<'a> Driver<'a> {
         {
             return Ok(decided);
         }
+        self.rounds(proposer, decide).await
+    }
+
+    async fn rounds<E: From<RequestError>>(
+        &self,
+        proposer: &mut Proposer<Value>,
+        decide: &mut dyn FnMut(&ReadPage, Timestamp) -> Result<Option<PartitionUpdate>, E>,
+    ) -> Result<Decided, Failure<E>> {
+        let rt = self.lwt.context.rt();
         let mut asked: Asked<'_> = FuturesUnordered::new();
         let mut found = ReadPage::default();
         let mut contentions = 0;

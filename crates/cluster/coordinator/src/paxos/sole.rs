@@ -73,7 +73,7 @@ impl Driver<'_> {
             return Ok(Some(Decided::Nothing(found)));
         };
         let deletes_ranges = !update.deletion.is_live() || !update.range_tombstones.is_empty();
-        // What it deletes may be too much for one entry, with what follows from it.
+        // All that it deletes, and the updates that follow, may be too much for one entry.
         if deletes_ranges || update.memory_size() > ENTRY_SHARED_MAX {
             return Ok(None);
         }
