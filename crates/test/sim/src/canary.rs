@@ -197,7 +197,7 @@ impl Canary {
         checked(
             "unmoved-replication",
             "nodes that become replicas by ALTER KEYSPACE fetch neither data nor votes",
-            (Focus::Rows, 60, Some(55)),
+            (Focus::Rows, 60, Some(20)),
             "lwt",
             |injected| injected.coordinator.unmoved_replication = true,
         ),
