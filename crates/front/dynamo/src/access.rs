@@ -3,14 +3,15 @@
 use std::collections::BTreeMap;
 
 use exec::backend::Coordinator;
-use items::Item;
+use items::{Item, Projection, item_size};
 use mutation::{PartitionUpdate, Timestamp};
 use replica::{ReadCommand, ReadPage};
 
 use crate::error::{Result, invalid};
+use crate::reply::text_of;
 use crate::settle::conflict;
 use crate::store::{Isolation, Store, read_consistency};
-use crate::table::{ApiTable, RowKey, RowWrite, State};
+use crate::table::{ApiTable, RowKey, RowWrite, State, row_of};
 
 /// How often a write carries out effects of decided transactions on its rows before it gives up.
 const SETTLED_MAX: usize = 16;
@@ -22,11 +23,45 @@ impl<C: Coordinator> Store<'_, C> {
     /// The item of a key.
     pub(crate) async fn get(&self, table: &ApiTable, key: &RowKey, consistent: bool) -> Result<Option<Item>> {
         let state = self.state(table, key, consistent).await?;
+        self.item_of(table, key, state, consistent).await
+    }
+
+    async fn item_of(
+        &self,
+        table: &ApiTable,
+        key: &RowKey,
+        state: State,
+        consistent: bool,
+    ) -> Result<Option<Item>> {
         if !consistent || state.intent.is_none() {
             return Ok(state.item);
         }
         let key = table.key_of_row(key)?;
         self.visible(state.item, &key, state.intent.as_ref(), &mut BTreeMap::new()).await
+    }
+
+    /// The text of the item of a key as it is sent, projected, and the size of the whole item.
+    pub(crate) async fn shown(
+        &self,
+        table: &ApiTable,
+        key: &RowKey,
+        consistent: bool,
+        projection: Option<&Projection>,
+    ) -> Result<Option<(String, usize)>> {
+        let command = table.read_rows(&key.partition, std::iter::once(&key.clustering), self.now());
+        let page = self.read(&command, read_consistency(consistent)).await?;
+        if projection.is_none()
+            && let Some(row) = row_of(&page, key).filter(|row| row.is_live(command.now))
+            && let Some(shown) = table.text_of_row(key, row, command.now)
+        {
+            return Ok(Some(shown));
+        }
+        let state = table.state_of(&page, key, command.now)?;
+        let item = self.item_of(table, key, state, consistent).await?;
+        Ok(item.map(|item| match projection {
+            Some(projection) => (text_of(&projection.apply(&item)), item_size(&item)),
+            None => (text_of(&item), item_size(&item)),
+        }))
     }
 
     /// The state of the row of a key.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use coordinator::ClusterView;
-use items::{Item, Value, stored};
+use items::{Item, Value, json, stored};
 use mutation::row::ColumnData;
 use mutation::{
     Bound, Cell, Clustering, Complex, ComplexCell, DecoratedKey, DeletionTime, LivenessInfo, PartitionUpdate,
@@ -149,6 +149,27 @@ pub(crate) struct State {
     pub(crate) intent: Option<Intent>,
     /// The latest write of the row that is still to be seen.
     pub(crate) version: Timestamp,
+}
+
+/// The row of a key in a page.
+pub(crate) fn row_of<'a>(page: &'a ReadPage, key: &RowKey) -> Option<&'a Row> {
+    let partition = page.partitions.iter().find(|one| one.key == key.partition)?;
+    partition.rows.iter().find(|row| row.clustering == key.clustering)
+}
+
+/// The text of an item so far, and the size of its attributes.
+struct RowText {
+    text: String,
+    size: usize,
+}
+
+impl RowText {
+    fn add(&mut self, name: &str, write: impl FnOnce(&mut String) -> Option<usize>) -> Option<()> {
+        self.text.push(if self.text.is_empty() { '{' } else { ',' });
+        json::write_name(name, &mut self.text);
+        self.size += name.len() + write(&mut self.text)?;
+        Some(())
+    }
 }
 
 /// Finds a table whose items may be read and written.
@@ -422,9 +443,7 @@ impl ApiTable {
 
     /// The state of a row of a page; that of a row that is not there when the page does not have it.
     pub(crate) fn state_of(&self, page: &ReadPage, key: &RowKey, now: Seconds) -> Result<State> {
-        let partition = page.partitions.iter().find(|one| one.key == key.partition);
-        let row = partition.and_then(|one| one.rows.iter().find(|row| row.clustering == key.clustering));
-        row.map_or_else(|| Ok(State::default()), |row| self.state(key, row, now))
+        row_of(page, key).map_or_else(|| Ok(State::default()), |row| self.state(key, row, now))
     }
 
     /// The state of a row.
@@ -477,6 +496,42 @@ impl ApiTable {
             self.add_key(key, &mut item)?;
         }
         Ok(State { item: is_item.then_some(item), intent, version })
+    }
+
+    /// The text of the item of a live row as it is sent, and the item's size, without the item. None where that takes the item: a transaction holds
+    /// the row, or a value is none of the API's.
+    pub(crate) fn text_of_row(&self, key: &RowKey, row: &Row, now: Seconds) -> Option<(String, usize)> {
+        let range = key.clustering.components().next().map(Option::unwrap_or_default);
+        let mut keys = vec![(self.hash(), &key.partition.key[..])];
+        keys.extend(self.range().zip(range));
+        // In the order of names, as attributes are.
+        keys.sort_by_key(|(column, _)| column.name);
+        let mut keys = keys.into_iter().peekable();
+        let mut text = RowText { text: String::with_capacity(row.memory_size()), size: 0 };
+        for element in row.complex(self.attributes).map_or(&[][..], |complex| &complex.cells) {
+            if !element.cell.is_live(now) {
+                continue;
+            }
+            if element.path.is_empty() {
+                if Intent::is_stored(&element.cell.value) {
+                    return None;
+                }
+                continue;
+            }
+            let name = std::str::from_utf8(&element.path).ok()?;
+            while let Some((column, bytes)) = keys.next_if(|(column, _)| column.name < name) {
+                text.add(column.name, |out| stored::write_key_json(column.kind, bytes, out))?;
+            }
+            // The key is that of the row, as in [`Self::state`].
+            if keys.peek().is_none_or(|(column, _)| column.name != name) {
+                text.add(name, |out| stored::write_json(&element.cell.value, out))?;
+            }
+        }
+        for (column, bytes) in keys {
+            text.add(column.name, |out| stored::write_key_json(column.kind, bytes, out))?;
+        }
+        text.text.push('}');
+        Some((text.text, text.size))
     }
 
     /// The key attributes of a row.

@@ -255,6 +255,26 @@ pub fn write_stored_item(item: &Item, out: &mut String) {
     write_members(item, Number::stored, out);
 }
 
+/// Appends the name of a member and the colon behind it.
+pub fn write_name(name: &str, out: &mut String) {
+    write_text(name, out);
+    out.push(':');
+}
+
+/// Appends the text of [`value`].
+pub(crate) fn write_sent_value(value: &Value, out: &mut String) {
+    write_value(value, Number::to_string, out);
+}
+
+/// Appends a value that is a text of JSON under the name of its type.
+pub(crate) fn write_typed(type_name: &str, text: &str, out: &mut String) {
+    out.push_str("{\"");
+    out.push_str(type_name);
+    out.push_str("\":");
+    write_text(text, out);
+    out.push('}');
+}
+
 /// Appends a value as it is stored.
 pub(crate) fn write_stored_value(value: &Value, out: &mut String) {
     write_value(value, Number::stored, out);
@@ -265,8 +285,7 @@ type NumberText = fn(&Number) -> String;
 
 fn write_members(item: &Item, number: NumberText, out: &mut String) {
     write_all(item, ('{', '}'), out, |(name, one), out| {
-        write_text(name, out);
-        out.push(':');
+        write_name(name, out);
         write_value(one, number, out);
     });
 }

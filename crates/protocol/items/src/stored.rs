@@ -2,6 +2,10 @@
 //! bytes, booleans and numbers have a form of their own; the rest is the API's JSON. A number of many zeros within it has an exponent, which
 //! the API's readers take as well: as the API sends `1E125` it has 45 times the bytes that AWS counts.
 
+use std::borrow::Cow;
+
+use stdx::base64;
+
 use crate::{Number, Value, json};
 
 const STRING: u8 = 0;
@@ -48,4 +52,35 @@ pub fn decode(bytes: &[u8]) -> Option<Value> {
         JSON => json::read_value(&serde_json::from_slice(bytes).ok()?).ok(),
         _ => None,
     }
+}
+
+/// Appends the JSON of a stored value as the API sends it, without a [`Value`] where the stored form is not JSON; its [`Value::size`]. None, and nothing
+/// is appended, for other bytes.
+pub fn write_json(bytes: &[u8], out: &mut String) -> Option<usize> {
+    let (first, rest) = bytes.split_first()?;
+    let kind = match *first {
+        STRING => "S",
+        BINARY => "B",
+        NUMBER => "N",
+        _ => {
+            let value = decode(bytes)?;
+            json::write_sent_value(&value, out);
+            return Some(value.size());
+        }
+    };
+    write_key_json(kind, rest, out)
+}
+
+/// The same of a value of this type (`S`, `N` or `B`), serialised as a column of its type is.
+pub fn write_key_json(kind: &str, bytes: &[u8], out: &mut String) -> Option<usize> {
+    let (text, size): (Cow<'_, str>, usize) = match kind {
+        "S" => (std::str::from_utf8(bytes).ok()?.into(), bytes.len()),
+        "N" => {
+            let number = Number::from_decimal(bytes)?;
+            (number.to_string().into(), number.size())
+        }
+        _ => (base64::encode(bytes).into(), bytes.len()),
+    };
+    json::write_typed(kind, &text, out);
+    Some(size)
 }

@@ -1,14 +1,13 @@
 //! GetItem.
 
 use exec::backend::Coordinator;
-use items::item_size;
 use serde_json::{Map, Value as Json};
 
 use super::Dynamo;
 use super::consumed::Consumed;
 use super::size::read_units;
 use crate::error::Result;
-use crate::reply::{Reply, text_of};
+use crate::reply::Reply;
 use crate::request::Request;
 
 impl<C: Coordinator> Dynamo<C> {
@@ -23,17 +22,13 @@ impl<C: Coordinator> Dynamo<C> {
         let capacity = request.capacity()?;
         let table = self.table(request)?;
         let row = table.key(&key)?;
-        let item = self.store().get(&table, &row, consistent).await?;
-        let bytes = item.as_ref().map_or(0, item_size);
+        let shown = self.store().shown(&table, &row, consistent, projection.as_ref()).await?;
+        let bytes = shown.as_ref().map_or(0, |(_, size)| *size);
         let mut answer = Map::new();
         let units = read_units(bytes, consistent);
         self.metrics.read(units);
         Consumed::of_table(units).show(&mut answer, request.named_table(), capacity);
-        let Some(item) = item else { return Ok(Json::Object(answer).into()) };
-        let text = match projection {
-            Some(projection) => text_of(&projection.apply(&item)),
-            None => text_of(&item),
-        };
+        let Some((text, _)) = shown else { return Ok(Json::Object(answer).into()) };
         Ok(Reply::of_text("Item", &text, answer))
     }
 }

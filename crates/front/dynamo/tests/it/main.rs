@@ -191,6 +191,40 @@ fn pages_have_every_item_once_in_both_directions_and_by_segments() {
     }
 }
 
+/// Items that a filter looks at, and those whose rows are sent as they are.
+#[test]
+fn items_are_the_same_with_a_filter_that_all_pass() {
+    let api = api(Isolation::Always);
+    create(&api, "either", Some("S"));
+    let item = |p: &str, c: &str, more: Json| {
+        let mut item = json!({ "p": { "S": p }, "c": { "S": c } });
+        item.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
+        body_of(call(&api, "PutItem", &json!({ "TableName": "either", "Item": item }).to_string()));
+    };
+    item("a", "\"1\\", json!({}));
+    item(
+        "a",
+        "2",
+        json!({ "a": { "N": "1E20" }, "cc": { "L": [{ "N": "1E60" }] }, "q\"": { "S": "\u{1}" } }),
+    );
+    item("b", "3", json!({ "d": { "B": "AAE=" }, "o": { "BOOL": true }, "z": { "SS": ["x", "y"] } }));
+    for (operation, mut request) in [
+        ("Scan", json!({})),
+        ("Scan", json!({ "Limit": 2, "ReturnConsumedCapacity": "TOTAL" })),
+        ("Query", json!({ "KeyConditionExpression": "p = :p", "ReturnConsumedCapacity": "TOTAL" })),
+        ("Query", json!({ "KeyConditionExpression": "p = :p", "Limit": 1, "ScanIndexForward": false })),
+    ] {
+        request["TableName"] = json!("either");
+        if operation == "Query" {
+            request["ExpressionAttributeValues"] = json!({ ":p": { "S": "a" } });
+        }
+        let plain = body_of(call(&api, operation, &request.to_string()));
+        assert_ne!(plain["Count"], json!(0));
+        request["FilterExpression"] = json!("attribute_not_exists(nowhere)");
+        assert_eq!(plain, body_of(call(&api, operation, &request.to_string())), "{operation}");
+    }
+}
+
 #[test]
 fn large_items_end_a_page_at_a_megabyte() {
     let api = api(Isolation::OnlyRmw);

@@ -135,7 +135,11 @@ fn values_come_back_from_json_and_from_storage() {
     ] {
         let value = read(text).unwrap();
         assert_eq!(json::value(&value).to_string(), text);
-        assert_eq!(stored::decode(&stored::encode(&value)), Some(value));
+        let stored = stored::encode(&value);
+        assert_eq!(stored::decode(&stored), Some(value.clone()));
+        let mut shown = String::from("before ");
+        assert_eq!(stored::write_json(&stored, &mut shown), Some(value.size()));
+        assert_eq!(shown, format!("before {text}"));
     }
     // Within documents, numbers of many zeros are stored in about the bytes that they count for; those of before stay readable.
     for (text, inner) in [
@@ -154,10 +158,15 @@ fn values_come_back_from_json_and_from_storage() {
         assert_eq!(std::str::from_utf8(&bytes[1..]), Ok(expected.as_str()));
         assert_eq!(stored::decode(&bytes), Some(value.clone()));
         let before = [&[4], json::value(&value).to_string().as_bytes()].concat();
-        assert_eq!(stored::decode(&before), Some(value));
+        assert_eq!(stored::decode(&before), Some(value.clone()));
+        let mut shown = String::new();
+        assert_eq!(stored::write_json(&bytes, &mut shown), Some(value.size()));
+        assert_eq!(shown, json::value(&value).to_string());
     }
     for wrong in [&[][..], &[0, 0xff], &[3], &[4, b'{'], &[9], &[2]] {
         assert_eq!(stored::decode(wrong), None);
+        let mut shown = String::new();
+        assert_eq!((stored::write_json(wrong, &mut shown), shown.as_str()), (None, ""));
     }
 }
 
