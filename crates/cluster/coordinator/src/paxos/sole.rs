@@ -10,7 +10,7 @@ use replica::{Origin, ReadPage, Truncation, Write};
 
 use super::codec::Value;
 use super::driver::{Decided, Driver, Failure};
-use super::store::{VoteStore, memory_seconds};
+use super::store::{VoteStore, memory_micros};
 use super::vote::ENTRY_SHARED_MAX;
 use crate::admission::Admission;
 use crate::{RequestError, canaries};
@@ -55,15 +55,10 @@ impl Driver<'_> {
         let schema = context.schema();
         let Some(table) = schema.table_by_id(id) else { return Ok(None) };
         let Ok(store) = VoteStore::new(&schema, table, self.key) else { return Ok(None) };
-        if lwt.settle(&store).await.is_err() {
-            return Ok(None);
-        }
+        let Ok(remembered) = lwt.remember(&store).await else { return Ok(None) };
         let now = context.rt().wall_micros();
-        let memory = i64::from(memory_seconds(table)) * 1_000_000;
-        let Ok(remembered) = store.load(replica, lwt.seconds()).await else { return Ok(None) };
-        // Rounds before a TRUNCATE are not to come back after it.
-        let known = remembered.state.clone().above(lwt.truncation_floor(id));
-        let ballot = self.ballot(known.promised);
+        let known = remembered.above(lwt.truncation_floor(id));
+        let (memory, ballot) = (memory_micros(table), self.ballot(known.promised));
         lwt.state.note_voted(ballot);
         let Some(promised) = promise_alone(&known, ballot, now, memory) else { return Ok(None) };
         context

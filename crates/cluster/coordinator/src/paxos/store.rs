@@ -5,6 +5,7 @@
 
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -37,12 +38,27 @@ pub(crate) fn memory_seconds(table: &Table) -> Seconds {
     options.paxos_grace_seconds.unwrap_or(options.gc_grace_seconds).max(MEMORY_SECONDS_MIN)
 }
 
+/// The same in microseconds.
+pub(super) fn memory_micros(table: &Table) -> i64 {
+    i64::from(memory_seconds(table)) * 1_000_000
+}
+
 /// The state of a partition.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Remembered {
     pub(crate) state: AcceptorState<Value>,
     /// The latest time of the row's cells.
     written_at: Timestamp,
+}
+
+impl Remembered {
+    /// The state without the rounds that a truncation up to `floor` ended: they are not to come back after it.
+    pub(super) fn above(&self, floor: Ballot) -> Cow<'_, AcceptorState<Value>> {
+        match floor.is_none() {
+            true => Cow::Borrowed(&self.state),
+            false => Cow::Owned(self.state.clone().above(floor)),
+        }
+    }
 }
 
 fn uuid(ballot: Ballot) -> Bytes {

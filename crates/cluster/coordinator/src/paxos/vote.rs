@@ -14,7 +14,7 @@ use super::codec::{self, CodecError, Place, RequestKind, Value};
 use super::lwt::Lwt;
 use super::messages::{Ballotage, Vote};
 use super::size;
-use super::store::{VoteStore, memory_seconds};
+use super::store::{Remembered, VoteStore, memory_micros};
 use crate::admission::Admission;
 use crate::canaries;
 use crate::message;
@@ -50,28 +50,25 @@ impl Lwt {
         let schema = self.context.schema();
         let table = schema.table_by_id(table).ok_or(ReplicaError::UnknownTable(table))?;
         let store = VoteStore::new(&schema, table, &key)?;
-        self.settle(&store).await?;
+        let remembered = self.remember(&store).await?;
         let now = self.context.rt().wall_micros();
-        let remembered = store.load(self.context.replica(), self.seconds()).await?;
-        // Rounds before a TRUNCATE are not to come back after it.
         let floor = self.truncation_floor(table.id);
-        let above = (!floor.is_none()).then(|| remembered.state.clone().above(floor));
-        let known = above.as_ref().unwrap_or(&remembered.state);
+        let known = remembered.above(floor);
         if let Request::Prepare(ballot) | Request::Propose(Proposal { ballot, .. }) = &request {
             self.state.note_voted(*ballot);
         }
         if self.is_over(&request, floor, &schema)? {
             return Ok(Reply::Refused { promised: known.promised });
         }
-        let memory = i64::from(memory_seconds(table)) * 1_000_000;
+        let memory = memory_micros(table);
         // A write that is lost with its commit is still known to be accepted, and is found and committed again.
         let durable = !matches!(request, Request::Commit(_));
         let written = match &request {
             Request::Commit(proposal) | Request::Repair(proposal) => Some(proposal.id),
             Request::Prepare(_) | Request::Propose(_) => None,
         };
-        let step = step(known, request, now, memory);
-        assert_promises_hold(known, &step);
+        let step = step(&known, request, now, memory);
+        assert_promises_hold(&known, &step);
         let apply = step.apply.map(|update| canaries::committed(self.context.injected(), &update));
         let mut changes: Vec<_> =
             step.state.map(|state| store.change(&remembered, &state, now)).into_iter().collect();
@@ -82,6 +79,12 @@ impl Lwt {
         let floor = self.write_step(apply.zip(written), changes, durable).await?;
         writing.done();
         Ok(floor.map_or(step.reply, |promised| Reply::Refused { promised }))
+    }
+
+    /// Reads the stored state of a partition, all of which is on disk. The partition is locked.
+    pub(super) async fn remember(&self, store: &VoteStore<'_>) -> Result<Remembered, ReplicaError> {
+        self.settle(store).await?;
+        store.load(self.context.replica(), self.seconds()).await
     }
 
     /// Writes a voter's changes and the committed write. The round up to which a truncation has ended all, where the write is one of these

@@ -100,7 +100,9 @@ fn false_ratio(stats: &TableStats) -> Value {
 /// The answer to a GET about a table; none for another path.
 pub(super) async fn answer(node: &Rc<dyn Node>, segments: &[&str]) -> Option<Result<Value, Answer>> {
     Some(match segments {
-        ["column_family", "estimate_keys", name] => of_table(node, "estimated_row_count", name).await,
+        ["column_family", "estimate_keys", name] => {
+            sums(node, name).await.map(|stats| json!(stats.partitions_estimate))
+        }
         ["column_family", "sstables", "per_level", name] => per_level(node, name).await,
         ["column_family", "droppable_ratio", name] => {
             sums(node, name).await.map(|stats| json!(stats.droppable_tombstone_ratio))
@@ -136,12 +138,12 @@ pub(super) async fn answer(node: &Rc<dyn Node>, segments: &[&str]) -> Option<Res
         }
         ["column_family", "metrics", figure @ ("read" | "write")] => Ok(by_shard(node, figure).await),
         ["column_family", "metrics", figure] => {
-            let (_, figure) = FIGURES.iter().find(|(known, _)| known == figure)?;
+            let figure = figure_of(figure)?;
             Ok(figure(&of_all(node).await))
         }
         ["column_family", "metrics", figure, name] => {
-            FIGURES.iter().find(|(known, _)| known == figure)?;
-            of_table(node, figure, name).await
+            let figure = figure_of(figure)?;
+            sums(node, name).await.map(|stats| figure(&stats))
         }
         _ => return None,
     })
@@ -163,14 +165,9 @@ fn compression(table: &Table) -> Value {
     table.options.compression.iter().map(pair).collect()
 }
 
-/// A figure of a table.
-///
-/// # Errors
-/// 404 for an unknown figure, 400 for an unknown table.
-async fn of_table(node: &Rc<dyn Node>, figure: &str, name: &str) -> Result<Value, Answer> {
-    let known = FIGURES.iter().find(|(known, _)| *known == figure);
-    let (_, known) = known.ok_or_else(|| Answer::error(404, format!("the figure {figure} is not known")))?;
-    sums(node, name).await.map(|stats| known(&stats))
+/// The figure of a name.
+fn figure_of(name: &str) -> Option<Figure> {
+    FIGURES.iter().find(|(known, _)| *known == name).map(|(_, figure)| *figure)
 }
 
 /// The figures of a table on all shards that such figures need.
