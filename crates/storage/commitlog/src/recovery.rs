@@ -233,7 +233,7 @@ pub async fn read_header(disk: &Disk, path: &Path) -> Result<Option<SegmentHeade
 }
 
 /// Reads the log of any shard without opening it for writing: its content is replayed into another place, and then
-/// the files are removed.
+/// the given files are removed, oldest first. Segments behind the log's end are removed here and not among them.
 ///
 /// # Errors
 /// As [`CommitLog::open`].
@@ -243,8 +243,20 @@ pub async fn read_shard(
     shard: u16,
 ) -> Result<(Recovery, Vec<PathBuf>), CommitLogError> {
     let disk = rt.disk();
+    let named = segments_of(disk, &config.directory, shard).await?;
+    let recovery = examine(disk, named, config.ignore_errors, &mut State::default()).await?;
+    let stayed = segments_of(disk, &config.directory, shard).await?;
+    Ok((recovery, stayed.into_iter().map(|(_, path)| path).collect()))
+}
+
+/// The segments of one shard by id.
+async fn segments_of(
+    disk: &Disk,
+    directory: &Path,
+    shard: u16,
+) -> Result<Vec<(u64, PathBuf)>, CommitLogError> {
     let mut named = Vec::new();
-    for (of, path) in list_segments(disk, &config.directory).await? {
+    for (of, path) in list_segments(disk, directory).await? {
         if of == shard
             && let Some((_, id, _)) = path.file_name().and_then(|name| parse_name(name.to_str()?))
         {
@@ -252,9 +264,7 @@ pub async fn read_shard(
         }
     }
     named.sort();
-    let paths = named.iter().map(|(_, path)| path.clone()).collect();
-    let recovery = examine(disk, named, config.ignore_errors, &mut State::default()).await?;
-    Ok((recovery, paths))
+    Ok(named)
 }
 
 /// First walk: how far each segment is valid, and whether the invalid rest is allowed. The valid part is durable then.

@@ -234,6 +234,39 @@ fn a_cut_log_reports_the_missing_part() {
     }
 }
 
+/// A start with another number of shards reads a log of which nothing was synced behind a torn entry: the segments behind it are removed
+/// while it is read, and the files that it gives are those that are still to be removed.
+#[test]
+fn of_a_log_of_other_shards_every_given_file_is_there() {
+    let mut cut_off = 0;
+    for seed in 0..400 {
+        let lab = Lab::new(seed);
+        let (log, _) = lab.open(config(PERIODIC)).unwrap();
+        lab.run(async move {
+            for number in 0..150 {
+                // Nobody waits for these.
+                drop(log.append(&[update(&table(), number, 1000)]));
+            }
+        });
+        lab.sim.run_for(Duration::from_micros(10 * seed));
+        lab.kill();
+        let before = lab.segments("/log");
+        let [.., last_but_one, _] = before.as_slice() else { continue };
+        assert!(lab.sim.corrupt_file(lab.node, last_but_one, 30_000, 1));
+        let rt = lab.rt();
+        let given = lab.run(async move { commitlog::read_shard(&rt, &config(PERIODIC), 0).await });
+        match given {
+            Ok((_, given)) => {
+                assert_eq!(given, lab.segments("/log"), "seed {seed}");
+                cut_off += before.len() - given.len();
+            }
+            Err(CommitLogError::Corrupt { .. }) => {}
+            Err(other) => panic!("seed {seed}: {other}"),
+        }
+    }
+    assert!(cut_off > 0, "no segment lay behind the end of a log");
+}
+
 /// Two writers wait for durability at once, and one of the syncs fails: no writer that failed is answered success.
 #[test]
 fn of_two_syncs_no_failure_is_overheard() {
