@@ -6,16 +6,20 @@
 
 mod canonical;
 mod change;
+mod comparison;
 mod image;
 mod log;
 mod log_table;
 mod operation;
+mod replay;
 mod stream;
 mod time;
 
 pub use change::time_span;
+pub use comparison::{Divergence, Window, compare};
 pub use log::{InvalidLog, Log};
 pub use log_table::{COLUMN_PREFIX, END_OF_BATCH, OPERATION, deleted, deleted_elements, log_name, log_table};
 pub use operation::Operation;
+pub use replay::{Replay, UnreadableRow};
 pub use stream::{StreamId, stream_of, streams_of};
 pub use time::Naming;

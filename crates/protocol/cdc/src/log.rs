@@ -39,11 +39,11 @@ pub struct InvalidLog {
 
 /// A column of the base outside of its key.
 #[derive(Clone, Debug)]
-struct Logged {
-    value: ColumnId,
-    deleted: ColumnId,
-    deleted_elements: Option<ColumnId>,
-    ty: CqlType,
+pub(crate) struct Logged {
+    pub(crate) value: ColumnId,
+    pub(crate) deleted: ColumnId,
+    pub(crate) deleted_elements: Option<ColumnId>,
+    pub(crate) ty: CqlType,
     is_static: bool,
 }
 
@@ -55,11 +55,11 @@ pub struct Log {
     layouts: TableLayouts,
     cdc: Cdc,
     end_of_batch: ColumnId,
-    operation: ColumnId,
-    ttl: ColumnId,
-    partition_key: Vec<ColumnId>,
-    clustering: Vec<ColumnId>,
-    columns: HashMap<ColumnId, Logged>,
+    pub(crate) operation: ColumnId,
+    pub(crate) ttl: ColumnId,
+    pub(crate) partition_key: Vec<ColumnId>,
+    pub(crate) clustering: Vec<ColumnId>,
+    pub(crate) columns: HashMap<ColumnId, Logged>,
 }
 
 impl Log {
