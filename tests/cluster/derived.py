@@ -136,9 +136,10 @@ def verify(session, torc, address):
     while not equal():
         check(time.monotonic() < end, f"derived data differs from its base (found, expected) after {SETTLED_SECONDS} s: {last['wrong']}")
         time.sleep(2)
-    command = [torc, "nodetool", "-h", address, "verifyview", KEYSPACE, "derived_by_v"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=SETTLED_SECONDS)
-    check(done.returncode == 0, f"verifyview: {done.stdout}{done.stderr}")
+    for verb, table in (("verifyview", "derived_by_v"), ("verifycdc", "derived")):
+        command = [torc, "nodetool", "-h", address, verb, KEYSPACE, table]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=SETTLED_SECONDS)
+        check(done.returncode == 0, f"{verb}: {done.stdout}{done.stderr}")
     check(last["rows"] > 0 and last["log"] > 0, f"there is something to compare: {last}")
     return f"{last['rows']} rows and {last['log']} of the log compared"
 

@@ -28,6 +28,7 @@ use crate::cdc_times;
 use crate::computed::ComputedTables;
 use crate::context::{Context, ReplicationStats, WeakContext};
 use crate::counter::CounterWrites;
+use crate::derived_checks::DerivedChecks;
 use crate::given_id::GivenId;
 use crate::hinting::HintKeeper;
 use crate::kind::Kind;
@@ -40,7 +41,6 @@ use crate::reads::Reads;
 use crate::shard_calls;
 use crate::table_figures::{self, TableFigures};
 use crate::truncate::Truncations;
-use crate::view_checks::ViewChecks;
 use crate::write::Writes;
 use crate::{
     Canaries, ClusterView, Consistency, Operation, RequestError, SchemaChangeError, WriteKind, WriteOptions,
@@ -79,7 +79,7 @@ pub(crate) struct Operations {
     pub(crate) view_writes: Counters,
     pub(crate) batchlog: Batchlog,
     pub(crate) build_requests: BuildRequests,
-    pub(crate) view_checks: ViewChecks,
+    pub(crate) derived_checks: DerivedChecks,
     pub(crate) paxos: Rc<Paxos>,
     schema_listeners: RefCell<Vec<Rc<SchemaListener>>>,
     view_listeners: RefCell<Vec<Rc<ViewListener>>>,
@@ -116,7 +116,7 @@ impl Coordinator {
             view_writes: Counters::default(),
             batchlog: Batchlog::new(context.rt(), context.replica(), &context.schema()),
             build_requests: BuildRequests::default(),
-            view_checks: ViewChecks::default(),
+            derived_checks: DerivedChecks::default(),
             paxos: Rc::new(Paxos::new(context.rt())),
             schema_listeners: RefCell::default(),
             view_listeners: RefCell::default(),

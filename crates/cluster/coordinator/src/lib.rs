@@ -13,6 +13,7 @@ mod canaries;
 mod cdc_generations;
 mod cdc_times;
 mod change_log;
+mod check_reads;
 mod computed;
 pub mod contact;
 mod context;
@@ -20,6 +21,7 @@ mod coordinator;
 mod counter;
 mod covering;
 mod derived;
+mod derived_checks;
 mod error;
 mod fence;
 mod file_sources;
@@ -34,6 +36,7 @@ mod late;
 mod latency;
 mod lease;
 mod local;
+mod log_check_run;
 mod logged;
 mod message;
 mod metrics;
@@ -71,7 +74,6 @@ mod truncate;
 mod truncation_permit;
 mod view_builds;
 mod view_check_run;
-mod view_checks;
 mod write;
 
 pub use batchlog::{BatchlogStats, KEPT_BATCH_BYTES};
@@ -81,6 +83,10 @@ pub use cluster::{Change, ChangedObject, SchemaEdit, SchemaEvent};
 pub use computed::{ComputedRows, ComputedTables, read_computed};
 pub use context::ReplicationStats;
 pub use coordinator::{Coordinator, SchemaListener, ViewListener};
+pub use derived_checks::{
+    CheckState, CheckedTokens, DerivedCheck, DerivedCheckError, DerivedCheckStatus, FoundDifference,
+    FoundKind,
+};
 pub use error::{ReplicaFailure, RequestError};
 pub use file_sources::FileSource;
 pub use following::ViewMaker;
@@ -101,7 +107,4 @@ pub use shard_calls::{NodeRequest, NodeResponse};
 pub use table_figures::TableFigures;
 pub use topology::{ClusterView, Consistency, DataPlacement, Phase, Replicated, ViewNode};
 pub use view_builds::{BuildProgress, ViewBuildStatus};
-pub use view_checks::{
-    CheckState, CheckedTokens, FoundDifference, ViewCheck, ViewCheckError, ViewCheckStatus,
-};
 pub use views::Difference;

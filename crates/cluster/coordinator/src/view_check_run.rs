@@ -1,50 +1,32 @@
-//! Runs checks of materialized views (`view_checks`): compares views with their bases over the cluster, and repairs them on request (docs/design/views.md).
+//! Runs checks of materialized views (`derived_checks`): compares views with their bases over the cluster, and repairs them on request (docs/design/views.md).
 //!
 //! Both tables are read at ALL, range by range of tokens: the rows of the base must be in the view, and those of the view follow from
 //! the base. Differences are checked again after a pause, for writes may be under way. A check holds a page of rows at a
 //! time, at most so many rows a second, and can continue where another one ended.
 
 use std::collections::BTreeMap;
-use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::StreamExt;
-use mutation::{
-    Bound, Clustering, DecoratedKey, PartitionRange, PartitionUpdate, RingPosition, Row, RowRange,
-};
-use mutation::{Seconds, Slices};
+use mutation::{Bound, Clustering, DecoratedKey, PartitionUpdate, Row, RowRange, Slices};
 use replica::{Keys, Limits, Partitions, ReadCommand, ReadPage};
-use rt::Group;
 use schema::Table;
 use topology::TokenRange;
 use views::{Difference, View};
 
+use crate::Coordinator;
+use crate::check_reads::{CheckReads, LOOKS, Stop, TIMEOUT, straight};
+use crate::derived_checks::{DerivedCheck, DerivedCheckError, FoundDifference, FoundKind};
 use crate::logged::{Batches, Delivery};
-use crate::view_checks::{
-    Check, CheckState, CheckedTokens, FoundDifference, ViewCheck, ViewCheckError, ViewCheckStatus,
-};
-use crate::{Consistency, Coordinator, RequestError};
 
-/// Rows that are read at once, and bytes.
-const PAGE: Limits = Limits { rows: 512, rows_per_partition: u64::MAX, bytes: 256 << 10 };
 /// Places whose rows, of the base and of the view, are held and compared at once.
 const COMPARED_AT_ONCE: usize = 64;
 /// One read of such rows.
 const ROWS: Limits = Limits { rows: COMPARED_AT_ONCE as u64, rows_per_partition: u64::MAX, bytes: 1 << 20 };
 /// Partitions whose rows are read at once.
 const PARTITIONS_AT_ONCE: usize = 8;
-/// The time that the replicas have for a page, and those of the view for the repairing updates.
-const TIMEOUT: Duration = Duration::from_secs(10);
-/// How often a read is tried before the check fails, and the pause between.
-const TRIES: u32 = 4;
-const RETRY_PAUSE: Duration = Duration::from_secs(2);
-/// How often a row whose base is being written is looked at.
-const LOOKS: u32 = 5;
 /// Parts of the ring, at least, after each of which a check can be continued.
 const PARTS_MIN: usize = 256;
-/// Differences that a report lists, at most.
-const LISTED_MAX: usize = 10_000;
 
 /// A place of the view, its partition's key and its row's.
 type Place = (DecoratedKey, Clustering);
@@ -61,139 +43,69 @@ struct Look {
     difference: Option<Difference>,
 }
 
-/// The reason for which a check ends early.
-enum Stop {
-    Cancelled,
-    Failed(String),
-}
-
-impl Coordinator {
-    /// Begins a check in the background; its number.
-    ///
-    /// # Errors
-    /// When there is no such view, too many checks run, or the node stops.
-    pub fn begin_view_check(&self, wanted: ViewCheck) -> Result<u64, ViewCheckError> {
-        let run = CheckRun::new(self, wanted)?;
-        let check = run.check.clone();
-        let id = self.operations().view_checks.add(check.clone())?;
-        check.run_as(self.context().rt().spawn(Group::Maintenance, async move { run.run().await }));
-        Ok(id)
-    }
-
-    /// Ends the checks that run, wherever they are, and begins none any more. To be called before the shards take no more requests.
-    pub async fn stop_view_checks(&self) {
-        self.operations().view_checks.stop().await;
-    }
-
-    /// The checks that run, and the last ones that have ended.
-    pub fn view_checks(&self) -> Vec<ViewCheckStatus> {
-        self.operations().view_checks.statuses(self.context().rt().now())
-    }
-
-    /// Has a check end after the page at which it is; whether there is one of that number.
-    pub fn cancel_view_check(&self, id: u64) -> bool {
-        self.operations().view_checks.cancel(id)
-    }
-}
-
-/// A check under way.
-struct CheckRun {
-    coordinator: Coordinator,
-    wanted: ViewCheck,
+/// A check of a view under way.
+pub(crate) struct ViewCheckRun {
+    pub(crate) reads: CheckReads,
+    wanted: DerivedCheck,
     view: View,
     base: Arc<Table>,
-    check: Rc<Check>,
 }
 
-impl CheckRun {
-    fn new(coordinator: &Coordinator, wanted: ViewCheck) -> Result<Self, ViewCheckError> {
+impl ViewCheckRun {
+    /// # Errors
+    /// When there is no such view.
+    pub(crate) fn new(coordinator: &Coordinator, wanted: DerivedCheck) -> Result<Self, DerivedCheckError> {
         let schema = coordinator.schema();
-        let table = schema.table_by_id(wanted.view).filter(|table| table.is_view());
+        let table = schema.table_by_id(wanted.derived).filter(|table| table.is_view());
         let derivation = table.and_then(|table| Some((table, table.derivation.as_ref()?)));
-        let (table, derivation) = derivation.ok_or(ViewCheckError::NoView)?;
-        let base = schema.table_by_id(derivation.base()).ok_or(ViewCheckError::NoView)?;
-        let view = View::new(base, table.clone()).map_err(|_| ViewCheckError::NoView)?;
-        let check = Rc::new(Check::new(wanted.view, coordinator.context().rt().now()));
-        Ok(Self { coordinator: coordinator.clone(), wanted, view, base: base.clone(), check })
+        let (table, derivation) = derivation.ok_or(DerivedCheckError::NoView)?;
+        let base = schema.table_by_id(derivation.base()).ok_or(DerivedCheckError::NoView)?;
+        let view = View::new(base, table.clone()).map_err(|_| DerivedCheckError::NoView)?;
+        Ok(Self { reads: CheckReads::new(coordinator, wanted.derived), wanted, view, base: base.clone() })
     }
 
-    async fn run(self) {
-        let ended = match self.all().await {
-            Ok(()) => CheckState::Finished,
-            Err(Stop::Cancelled) => CheckState::Cancelled,
-            Err(Stop::Failed(why)) => CheckState::Failed(why),
-        };
-        self.check.end(ended, self.coordinator.context().rt().now());
-    }
-
-    async fn all(&self) -> Result<(), Stop> {
-        let placement = self.coordinator.context().maps().placement_of(&self.base);
-        let (copies, _) = placement.map_err(|error| Stop::Failed(error.to_string()))?;
-        let own = self.coordinator.view().own();
-        let ranges: Vec<TokenRange> = match self.wanted.tokens {
-            CheckedTokens::Between(range) => vec![range],
-            CheckedTokens::All => vec![TokenRange { after: i64::MIN, upto: i64::MAX }],
-            CheckedTokens::Primary => copies.now().primary_ranges_of(own).collect(),
-        };
-        let parts = parts(&ranges);
-        self.check.status_mut().parts = parts.len();
+    /// Goes over all tokens.
+    pub(crate) async fn all(&self) -> Result<(), Stop> {
+        let parts = parts(&self.reads.ranges(&self.base, self.wanted.tokens)?);
+        self.reads.check.status_mut().parts = parts.len();
         for part in parts {
             self.table(&self.base, part).await?;
             self.table(self.view.table(), part).await?;
-            let mut status = self.check.status_mut();
-            status.parts_done += 1;
-            assert!(status.parts_done <= status.parts, "a part is done once");
-            assert!(status.last_token < Some(part.upto), "a check does not go back");
-            status.last_token = Some(part.upto);
+            self.reads.check.part_done(part.upto);
         }
         Ok(())
     }
 
     /// Compares the rows of one of the two tables.
     async fn table(&self, table: &Arc<Table>, part: TokenRange) -> Result<(), Stop> {
-        // No partition has the smallest token, so that `after` may be it.
-        let range = PartitionRange {
-            start: RingPosition::AfterToken(part.after),
-            end: RingPosition::AfterToken(part.upto),
-        };
-        let mut command = ReadCommand {
-            limits: PAGE,
-            bypass_cache: true,
-            ..ReadCommand::all_of(table.clone(), Partitions::Range(range), 0)
-        };
-        let rt = self.coordinator.context().rt();
+        let mut command = CheckReads::page_of(table, part);
         loop {
-            let began = rt.now();
-            self.go_on()?;
-            command.now = self.seconds();
-            let page = self.read(&command).await?;
+            let began = self.reads.now();
+            command.now = self.reads.seconds();
+            let page = self.reads.read(&command).await?;
             let places = self.places(table, &page);
             let count = places.len();
             for places in places.chunks(COMPARED_AT_ONCE) {
                 self.compare(table, places.to_vec()).await?;
             }
             self.count_rows(table, count as u64);
-            // At most so many rows in a second.
-            let rows: usize = page.partitions.iter().map(|partition| partition.rows.len()).sum();
-            let due =
-                Duration::from_secs(1).mul_f64(rows as f64 / f64::from(self.wanted.rows_per_second.max(1)));
-            rt.sleep_until(began + due).await;
+            self.reads.pace(began, &page, self.wanted.rows_per_second).await;
             let Some(more) = page.more else { return Ok(()) };
             command.resume = Some(more);
         }
     }
 
     fn count_rows(&self, table: &Table, count: u64) {
-        let mut status = self.check.status_mut();
+        let mut status = self.reads.check.status_mut();
         match table.id == self.base.id {
             true => status.base_rows += count,
-            false => status.view_rows += count,
+            false => status.derived_rows += count,
         }
     }
 
     /// The places of the view that a page of either table is about.
     fn places(&self, table: &Table, page: &ReadPage) -> Vec<Place> {
-        let (now, is_base) = (self.seconds(), table.id == self.base.id);
+        let (now, is_base) = (self.reads.seconds(), table.id == self.base.id);
         let rows = page.partitions.iter().flat_map(|of| of.rows.iter().map(|row| (&of.key, row)));
         let place = |(key, row): (&DecoratedKey, &Row)| match is_base {
             true => self.view.expected(key, row, now).map(|(key, row)| (key, row.clustering)),
@@ -215,10 +127,10 @@ impl CheckRun {
             if differing.is_empty() {
                 return Ok(());
             }
-            self.go_on()?;
+            self.reads.go_on()?;
             // The updates of the view may be on their way.
-            self.coordinator.context().rt().sleep(self.wanted.pause).await;
-            let at_micros = self.coordinator.context().hinting().begin_write();
+            self.reads.coordinator.context().rt().sleep(self.wanted.pause).await;
+            let at_micros = self.reads.coordinator.context().hinting().begin_write();
             let again = self.look(differing.iter().map(|look| look.place.clone()).collect()).await?;
             assert_eq!(again.len(), differing.len(), "each place is looked at again");
             let (mut settled, mut changed) = (Vec::new(), Vec::new());
@@ -233,7 +145,7 @@ impl CheckRun {
             differing = changed;
         }
         differing.retain(counts);
-        self.check.status_mut().unsettled += differing.len() as u64;
+        self.reads.check.status_mut().unsettled += differing.len() as u64;
         Ok(())
     }
 
@@ -248,8 +160,8 @@ impl CheckRun {
             true => self.repair(differing, at_micros).await?,
             false => found.iter().map(|(place, _)| place.clone()).collect(),
         };
-        let mut status = self.check.status_mut();
         for ((key, clustering), difference) in found {
+            let mut status = self.reads.check.status_mut();
             match difference {
                 Difference::Missing => status.missing += 1,
                 Difference::Wrong => status.wrong += 1,
@@ -258,31 +170,30 @@ impl CheckRun {
             let place = (key, clustering);
             let repaired = !left.contains(&place);
             status.repaired += u64::from(repaired);
-            if status.listed.len() < self.wanted.listed_max.min(LISTED_MAX) {
-                let (key, clustering) = place;
-                status.listed.push(FoundDifference { difference, key, clustering, repaired });
-            }
+            assert!(status.repaired <= status.differences(), "only rows that differ are repaired");
+            drop(status);
+            let ((key, clustering), kind) = (place, FoundKind::View(difference));
+            let found = FoundDifference { kind, key, clustering, repaired };
+            self.reads.check.list(found, self.wanted.listed_max);
         }
-        assert!(status.repaired <= status.differences(), "only rows that differ are repaired");
-        assert!(status.listed.len() <= LISTED_MAX, "a report is bounded");
         Ok(())
     }
 
     /// Repairs rows of the view; the places that still differ.
     async fn repair(&self, mut differing: Vec<Look>, mut at_micros: i64) -> Result<Vec<Place>, Stop> {
-        let context = self.coordinator.context();
+        let context = self.reads.coordinator.context();
         // The row of the base, and if a deletion hides it in the view, newer than that.
         let mut floor = i64::MIN;
         for _ in 0..2 {
             let updates = differing.iter().map(|look| {
                 let (key, clustering) = &look.place;
                 let (expected, found) = (look.expected.as_ref(), look.found.as_ref());
-                let row = self.view.repair(clustering, expected, found, floor, self.seconds());
+                let row = self.view.repair(clustering, expected, found, floor, self.reads.seconds());
                 let mut update = PartitionUpdate::new(self.view.table().clone(), key.clone());
                 update.add_row(row);
                 update
             });
-            let batches = Batches::new(context, &self.coordinator.operations().batchlog);
+            let batches = Batches::new(context, &self.reads.coordinator.operations().batchlog);
             let written = batches.write_late(updates.collect(), at_micros, (Delivery::Again, TIMEOUT)).await;
             written.map_err(|error| Stop::Failed(error.to_string()))?;
             at_micros = context.hinting().begin_write();
@@ -302,7 +213,7 @@ impl CheckRun {
             places.iter().map(|(key, row)| self.view.origin(&self.base, key, row)).collect();
         let mut bases = self.rows(&self.base, origins.iter().flatten()).await?;
         let mut rows = self.rows(self.view.table(), places.iter()).await?;
-        let now = self.seconds();
+        let now = self.reads.seconds();
         let looks = places.into_iter().zip(origins).map(|(place, origin)| {
             let base = origin.as_ref().and_then(|origin| bases.remove(origin));
             let expected = origin.as_ref().zip(base.as_ref()).and_then(|((key, _), row)| {
@@ -329,7 +240,7 @@ impl CheckRun {
                 end: Bound::after_row(table, clustering),
             });
         }
-        let now = self.seconds();
+        let now = self.reads.seconds();
         let commands: Vec<ReadCommand> = ranges
             .into_iter()
             .map(|(key, ranges)| {
@@ -338,7 +249,7 @@ impl CheckRun {
                 ReadCommand { slices: Slices::new(ranges), limits: ROWS, bypass_cache: true, ..all }
             })
             .collect();
-        let reads = commands.into_iter().map(|command| self.pages(command));
+        let reads = commands.into_iter().map(|command| self.reads.pages(command));
         let mut reads = futures_util::stream::iter(reads).buffer_unordered(PARTITIONS_AT_ONCE);
         let mut rows = BTreeMap::new();
         while let Some(found) = reads.next().await {
@@ -346,65 +257,11 @@ impl CheckRun {
         }
         Ok(rows)
     }
-
-    /// The rows of a command, read in pages.
-    async fn pages(&self, mut command: ReadCommand) -> Result<Vec<(Place, Row)>, Stop> {
-        let mut rows = Vec::new();
-        loop {
-            let page = self.read(&command).await?;
-            for partition in page.partitions {
-                let key = partition.key;
-                rows.extend(
-                    partition.rows.into_iter().map(|row| ((key.clone(), row.clustering.clone()), row)),
-                );
-            }
-            let Some(more) = page.more else { return Ok(rows) };
-            command.resume = Some(more);
-        }
-    }
-
-    /// Reads from all replicas.
-    async fn read(&self, command: &ReadCommand) -> Result<ReadPage, Stop> {
-        let rt = self.coordinator.context().rt();
-        let mut tries = 1;
-        loop {
-            let error = match self.coordinator.read(command, Consistency::All, rt.now() + TIMEOUT).await {
-                Ok(page) => return Ok(page),
-                Err(error) => error,
-            };
-            let is_over = self.coordinator.schema().table_by_id(self.wanted.view).is_none();
-            if is_over || tries == TRIES || matches!(error, RequestError::Invalid(_)) {
-                let name = command.table.full_name();
-                return Err(Stop::Failed(format!("{name} cannot be read at ALL: {error}")));
-            }
-            self.go_on()?;
-            tries += 1;
-            rt.sleep(RETRY_PAUSE).await;
-        }
-    }
-
-    fn go_on(&self) -> Result<(), Stop> {
-        if self.check.is_cancelled() { Err(Stop::Cancelled) } else { Ok(()) }
-    }
-
-    fn seconds(&self) -> Seconds {
-        Seconds::try_from(self.coordinator.context().rt().wall_micros() / 1_000_000).unwrap_or(0)
-    }
 }
 
 /// Ranges of tokens in parts that do not go around the ring's end, in the order of the ring, [`PARTS_MIN`] at least when there are as many tokens.
 fn parts(ranges: &[TokenRange]) -> Vec<TokenRange> {
-    let mut straight = Vec::with_capacity(ranges.len() + 1);
-    for range in ranges {
-        if range.after < range.upto {
-            straight.push(*range);
-        } else {
-            straight.push(TokenRange { after: range.after, upto: i64::MAX });
-            straight.push(TokenRange { after: i64::MIN, upto: range.upto });
-        }
-    }
-    straight.retain(|range| range.after < range.upto);
-    straight.sort();
+    let straight = straight(ranges);
     let each = PARTS_MIN.div_ceil(straight.len().max(1)) as i128;
     let mut parts = Vec::with_capacity(straight.len() * each as usize);
     for TokenRange { after, upto } in straight {

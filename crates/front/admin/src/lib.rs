@@ -3,6 +3,7 @@
 //! The node is behind [`Node`], so that this crate knows neither CQL nor how a node is wired.
 
 mod cidr_figures;
+mod derived_checks;
 mod entrance;
 mod escapes;
 mod guard;
@@ -18,7 +19,6 @@ mod repair_options;
 mod repairs;
 mod rest;
 mod topology_changes;
-mod view_checks;
 
 pub use cidr_figures::CidrFigures;
 pub use entrance::{Entrance, LoggedIn, Login};

@@ -9,8 +9,8 @@ use std::time::Duration;
 use cluster::liveness::Liveness;
 use cluster::state::ClusterState;
 use coordinator::{
-    BatchlogStats, ClusterView, HintFigures, ReplicationStats, RequestFigures, ViewBuildStatus, ViewCheck,
-    ViewCheckError, ViewCheckStatus, ViewNode,
+    BatchlogStats, ClusterView, DerivedCheck, DerivedCheckError, DerivedCheckStatus, HintFigures,
+    ReplicationStats, RequestFigures, ViewBuildStatus, ViewNode,
 };
 use engine::{
     EngineStats, Rewrite, RewriteReport, Sampled, SnapshotRecord, SstableFigures, StopRequest,
@@ -299,20 +299,20 @@ pub trait Node {
         let _ = view;
         Box::pin(std::future::ready(Vec::new()))
     }
-    /// Begins a check of a materialized view in the background; its number.
+    /// Begins a check of a materialized view or of a log of changes in the background; its number.
     ///
     /// # Errors
-    /// When there is no such view, or too many checks run.
-    fn begin_view_check(&self, wanted: ViewCheck) -> Result<u64, ViewCheckError> {
+    /// When there is no such table, or too many checks run.
+    fn begin_derived_check(&self, wanted: DerivedCheck) -> Result<u64, DerivedCheckError> {
         let _ = wanted;
-        Err(ViewCheckError::NoView)
+        Err(DerivedCheckError::NoView)
     }
     /// The checks that run, and the last ones that have ended.
-    fn view_checks(&self) -> Vec<ViewCheckStatus> {
+    fn derived_checks(&self) -> Vec<DerivedCheckStatus> {
         Vec::new()
     }
     /// Has a check end; whether there is one of that number.
-    fn cancel_view_check(&self, id: u64) -> bool {
+    fn cancel_derived_check(&self, id: u64) -> bool {
         let _ = id;
         false
     }

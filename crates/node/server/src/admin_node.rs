@@ -16,8 +16,8 @@ use cluster::SchemaEdit;
 use cluster::liveness::Liveness;
 use cluster::state::{ClusterState, MemberStatus};
 use coordinator::{
-    ClusterView, HintFigures, SchemaChangeError, ViewBuildStatus, ViewCheck, ViewCheckError, ViewCheckStatus,
-    ViewNode,
+    ClusterView, DerivedCheck, DerivedCheckError, DerivedCheckStatus, HintFigures, SchemaChangeError,
+    ViewBuildStatus, ViewNode,
 };
 use engine::{Rewrite, RewriteReport, Sampled, SnapshotRecord, SstableFigures, StopRequest, TableHistograms};
 use futures_util::future::join_all;
@@ -510,16 +510,16 @@ impl Node for View {
         Box::pin(async move { coordinator.view_build_statuses(view, deadline).await })
     }
 
-    fn begin_view_check(&self, wanted: ViewCheck) -> Result<u64, ViewCheckError> {
-        self.shard.coordinator().begin_view_check(wanted)
+    fn begin_derived_check(&self, wanted: DerivedCheck) -> Result<u64, DerivedCheckError> {
+        self.shard.coordinator().begin_derived_check(wanted)
     }
 
-    fn view_checks(&self) -> Vec<ViewCheckStatus> {
-        self.shard.coordinator().view_checks()
+    fn derived_checks(&self) -> Vec<DerivedCheckStatus> {
+        self.shard.coordinator().derived_checks()
     }
 
-    fn cancel_view_check(&self, id: u64) -> bool {
-        self.shard.coordinator().cancel_view_check(id)
+    fn cancel_derived_check(&self, id: u64) -> bool {
+        self.shard.coordinator().cancel_derived_check(id)
     }
 
     fn read_barrier(&self, timeout: Duration) -> LocalBoxFuture<Result<(), String>> {

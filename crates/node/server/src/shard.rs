@@ -263,7 +263,7 @@ impl RunningShard {
         drop(self.batches.borrow_mut().take());
         drop(self.views.borrow_mut().take());
         drop(self.streams.borrow_mut().take());
-        self.coordinator.stop_view_checks().await;
+        self.coordinator.stop_derived_checks().await;
         self.repair.stop().await;
         self.transfers.stop();
         // Before the storage of any shard ends; later writes are not hinted.

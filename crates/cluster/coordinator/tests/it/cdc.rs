@@ -2,8 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use coordinator::{Consistency, RequestError, WriteKind, WriteOptions};
-use mutation::{ColumnData, PartitionUpdate, Row};
+use bytes::Bytes;
+use cdc::Divergence;
+use coordinator::{
+    CheckState, CheckedTokens, Consistency, DerivedCheck, DerivedCheckStatus, FoundKind, RequestError,
+    WriteKind, WriteOptions,
+};
+use mutation::{Cell, Clustering, ColumnData, DecoratedKey, DeletionTime, PartitionUpdate, Row};
 use replica::{Form, Read, ReadCommand};
 use rt_sim::{Begun, Config};
 use schema::Table;
@@ -152,6 +157,92 @@ fn a_killed_replica_has_logged_its_writes() {
         assert!(base.len() > 5, "seed {seed}: there are rows");
         assert_eq!(logged, base, "seed {seed}");
     }
+}
+
+/// Runs a check of a log on a node until it ends.
+fn verified(world: &World, node: usize) -> DerivedCheckStatus {
+    let wanted = DerivedCheck {
+        derived: table("ks", "captured_scylla_cdc_log").id,
+        tokens: CheckedTokens::All,
+        repair: false,
+        since: 0,
+        rows_per_second: 1_000_000,
+        pause: SECOND / 2,
+        listed_max: 100,
+    };
+    let id = world.on(node, 0, move |_, coordinator| async move { coordinator.begin_derived_check(wanted) });
+    let id = id.expect("a log");
+    for _ in 0..600 {
+        let all = world.on(node, 0, |_, coordinator| async move { coordinator.derived_checks() });
+        let status = all.into_iter().find(|status| status.id == id).expect("it is remembered");
+        if status.state != CheckState::Running {
+            assert_eq!(status.state, CheckState::Finished);
+            assert_eq!((status.parts_done, status.last_token), (status.parts, Some(i64::MAX)));
+            return status;
+        }
+        world.sim.run_for(SECOND / 10);
+    }
+    panic!("the check does not end");
+}
+
+#[test]
+fn a_check_finds_changes_that_the_log_or_the_base_lacks() {
+    let world = World::with_batches(5, &CAPTURED_SHARDS, Config::default(), true);
+    for at in 1..60 {
+        let written = write(&world, (at % 3) as usize, "ks", at, Consistency::Quorum);
+        assert_eq!(join(&world.sim, written), Ok(()));
+    }
+    world.sim.run_for(120 * SECOND);
+    for node in 0..CAPTURED_SHARDS.len() {
+        let status = verified(&world, node);
+        let counts = (status.derived_rows, status.unlogged, status.unapplied, status.unsettled);
+        assert_eq!(counts, (59, 0, 0, 0), "{status:?}");
+        assert!(status.base_rows > 5, "{status:?}");
+    }
+    let definition = table("ks", "captured_scylla_cdc_log");
+    let base = latest(&kept(&world, 0, "ks", "captured"));
+    let changes = log(&world, 0, "ks");
+    let of_row = |row: &Row| change(&definition, row);
+    // The change that a live row of the base has its mark of is taken out of the log.
+    let (stream, lost) = changes
+        .iter()
+        .find(|(_, row)| {
+            let (key, at, operation) = of_row(row);
+            operation == 2 && base.get(&key) == Some(&at)
+        })
+        .expect("a row that was not deleted");
+    let put = |row: Row| {
+        let key = DecoratedKey::new(Bytes::copy_from_slice(stream));
+        let mut update = PartitionUpdate::new(definition.clone(), key);
+        update.add_row(row);
+        assert_eq!(world.write(0, update, Consistency::All), Ok(()));
+    };
+    let mut gone = Row::new(lost.clustering.clone());
+    gone.deletion = DeletionTime::new(lost.liveness.timestamp + 1, seconds(&world.sim, 0));
+    put(gone);
+    let status = verified(&world, 1);
+    assert_eq!((status.derived_rows, status.unlogged, status.unapplied), (58, 1, 0), "{status:?}");
+    let (key, _, _) = of_row(lost);
+    let found = &status.listed[0];
+    let listed =
+        (found.key.key.to_vec(), found.clustering.components().next().flatten().expect("c").to_vec());
+    assert_eq!((found.kind, listed), (FoundKind::Log(Divergence::Unlogged), key));
+    // It is there again, and the base gets a deletion that only it has logged.
+    let time = lost.clustering.components().next().flatten().expect("a time").to_vec();
+    let mut other = Row::new(Clustering::new(&definition, &[Some(&time), Some(&77i32.to_be_bytes())]));
+    other.liveness = lost.liveness;
+    for (id, data) in lost.columns() {
+        other.set(*id, data.clone());
+    }
+    put(other.clone());
+    assert_eq!(verified(&world, 1).differences(), 0);
+    let operation = definition.column("cdc$operation").expect("a column of the log").id;
+    let deletion = Cell::live(lost.liveness.timestamp, Bytes::from_static(&[3]));
+    other.set(operation, ColumnData::Simple(deletion));
+    other.clustering = Clustering::new(&definition, &[Some(&time), Some(&78i32.to_be_bytes())]);
+    put(other);
+    let status = verified(&world, 2);
+    assert_eq!((status.derived_rows, status.unlogged, status.unapplied), (60, 0, 1), "{status:?}");
 }
 
 #[test]

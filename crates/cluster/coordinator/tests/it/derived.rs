@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use coordinator::{
-    BuildProgress, CheckState, CheckedTokens, Consistency, Difference, RequestError, ViewBuildStatus,
-    ViewCheck, ViewCheckError, ViewCheckStatus, WriteKind, WriteOptions,
+    BuildProgress, CheckState, CheckedTokens, Consistency, DerivedCheck, DerivedCheckError,
+    DerivedCheckStatus, Difference, FoundKind, RequestError, ViewBuildStatus, WriteKind, WriteOptions,
 };
 use mutation::{
     Bound, Cell, Clustering, ColumnData, Complex, ComplexCell, DecoratedKey, DeletionTime, LivenessInfo,
@@ -401,19 +401,20 @@ fn verified(
     view: &Arc<Table>,
     repair: bool,
     tokens: CheckedTokens,
-) -> ViewCheckStatus {
-    let wanted = ViewCheck {
-        view: view.id,
+) -> DerivedCheckStatus {
+    let wanted = DerivedCheck {
+        derived: view.id,
         tokens,
         repair,
+        since: 0,
         rows_per_second: 1_000_000,
         pause: SECOND / 2,
         listed_max: 100,
     };
-    let id = world.on(node, 0, move |_, coordinator| async move { coordinator.begin_view_check(wanted) });
+    let id = world.on(node, 0, move |_, coordinator| async move { coordinator.begin_derived_check(wanted) });
     let id = id.expect("a view");
     for _ in 0..600 {
-        let all = world.on(node, 0, |_, coordinator| async move { coordinator.view_checks() });
+        let all = world.on(node, 0, |_, coordinator| async move { coordinator.derived_checks() });
         let status = all.into_iter().find(|status| status.id == id).expect("it is remembered");
         if status.state != CheckState::Running {
             return status;
@@ -437,7 +438,7 @@ fn put(
     update
 }
 
-fn counts(status: &ViewCheckStatus) -> (u64, u64, u64, u64) {
+fn counts(status: &DerivedCheckStatus) -> (u64, u64, u64, u64) {
     (status.missing, status.wrong, status.ghosts, status.repaired)
 }
 
@@ -455,12 +456,16 @@ fn a_check_finds_differences_from_the_base_and_repairs_them() {
     for view in [&by_v, &by_c] {
         let status = verified(&world, 1, view, false, CheckedTokens::All);
         assert_eq!(status.state, CheckState::Finished);
-        assert_eq!((status.base_rows, status.view_rows, counts(&status)), (6, 6, (0, 0, 0, 0)), "{status:?}");
+        assert_eq!(
+            (status.base_rows, status.derived_rows, counts(&status)),
+            (6, 6, (0, 0, 0, 0)),
+            "{status:?}"
+        );
         assert_eq!((status.parts_done, status.last_token), (status.parts, Some(i64::MAX)));
         // The nodes' own ranges are all of the ring, and each once.
         let each = [0, 1, 2].map(|node| verified(&world, node, view, false, CheckedTokens::Primary));
         assert_eq!(each.iter().map(|status| status.base_rows).sum::<u64>(), 6);
-        assert_eq!(each.iter().map(|status| status.view_rows).sum::<u64>(), 6);
+        assert_eq!(each.iter().map(|status| status.derived_rows).sum::<u64>(), 6);
     }
 
     // Past the derivation: a row that no base row has, one that is deleted later than its base row was written, and one of another time.
@@ -485,11 +490,12 @@ fn a_check_finds_differences_from_the_base_and_repairs_them() {
     }
     let status = verified(&world, 2, &by_v, false, CheckedTokens::All);
     assert_eq!(counts(&status), (2, 0, 1, 0), "{status:?}");
-    let listed: Vec<(Difference, &[u8])> =
-        status.listed.iter().map(|found| (found.difference, &*found.key.key)).collect();
+    let listed: Vec<(FoundKind, &[u8])> =
+        status.listed.iter().map(|found| (found.kind, &*found.key.key)).collect();
     for found in
         [(Difference::Missing, b"b".as_slice()), (Difference::Missing, b"c"), (Difference::Ghost, b"ghost")]
     {
+        let found = (FoundKind::View(found.0), found.1);
         assert!(listed.contains(&found), "{found:?} of {listed:?}");
     }
     let status = verified(&world, 2, &by_c, false, CheckedTokens::All);
@@ -505,7 +511,11 @@ fn a_check_finds_differences_from_the_base_and_repairs_them() {
         let status = verified(&world, 0, view, true, CheckedTokens::All);
         assert_eq!(counts(&status), found, "{status:?}");
         let status = verified(&world, 1, view, false, CheckedTokens::All);
-        assert_eq!((status.base_rows, status.view_rows, counts(&status)), (6, 6, (0, 0, 0, 0)), "{status:?}");
+        assert_eq!(
+            (status.base_rows, status.derived_rows, counts(&status)),
+            (6, 6, (0, 0, 0, 0)),
+            "{status:?}"
+        );
     }
     compare(&world, "ks");
 }
@@ -542,24 +552,27 @@ fn a_check_beside_writes_finds_nothing_and_one_without_all_replicas_fails() {
     let CheckState::Failed(why) = &status.state else { panic!("{status:?}") };
     assert!(why.contains("ks.viewed cannot be read at ALL"), "{why}");
     assert_eq!(status.parts_done, 0);
-    let unknown = ViewCheck {
-        view: base.id,
+    let unknown = DerivedCheck {
+        derived: base.id,
+        since: 0,
         tokens: CheckedTokens::All,
         repair: false,
         rows_per_second: 1,
         pause: SECOND,
         listed_max: 1,
     };
-    let refused = world.on(1, 0, move |_, coordinator| async move { coordinator.begin_view_check(unknown) });
-    assert_eq!(refused, Err(ViewCheckError::NoView), "a base is no view");
+    let refused =
+        world.on(1, 0, move |_, coordinator| async move { coordinator.begin_derived_check(unknown) });
+    assert_eq!(refused, Err(DerivedCheckError::NoView), "a base is no view");
 }
 
 #[test]
 fn a_check_ends_when_its_node_stops() {
     let world = World::with_batches(5, &SHARDS, Config::default(), true);
     let by_v = table("ks", "by_v");
-    let check = ViewCheck {
-        view: by_v.id,
+    let check = DerivedCheck {
+        derived: by_v.id,
+        since: 0,
         tokens: CheckedTokens::All,
         repair: false,
         rows_per_second: 1,
@@ -567,14 +580,14 @@ fn a_check_ends_when_its_node_stops() {
         listed_max: 1,
     };
     let (stopped, refused) = world.on(1, 0, move |_, coordinator| async move {
-        coordinator.begin_view_check(check).expect("it is a view");
-        coordinator.stop_view_checks().await;
-        (coordinator.view_checks(), coordinator.begin_view_check(check))
+        coordinator.begin_derived_check(check).expect("it is a view");
+        coordinator.stop_derived_checks().await;
+        (coordinator.derived_checks(), coordinator.begin_derived_check(check))
     });
     assert_eq!(stopped.iter().map(|status| &status.state).collect::<Vec<_>>(), [&CheckState::Cancelled]);
-    assert_eq!(refused, Err(ViewCheckError::Stopping));
+    assert_eq!(refused, Err(DerivedCheckError::Stopping));
     world.sim.run_for(10 * SECOND);
-    let after = world.on(1, 0, |_, coordinator| async move { coordinator.view_checks() });
+    let after = world.on(1, 0, |_, coordinator| async move { coordinator.derived_checks() });
     assert_eq!(after[0].parts_done, stopped[0].parts_done, "nothing of it continues");
 }
 

@@ -29,8 +29,8 @@ use rt::LocalBoxFuture;
 use serde_json::{Value, json};
 
 use crate::{
-    Answer, Call, Mode, Node, Service, metrics, names, node_metrics, repairs, topology_changes, uuid,
-    view_checks,
+    Answer, Call, Mode, Node, Service, derived_checks, metrics, names, node_metrics, repairs,
+    topology_changes, uuid,
 };
 
 pub use figures::load;
@@ -120,7 +120,7 @@ async fn answer(node: Rc<dyn Node>, call: Call) -> Result<Answer, Answer> {
     if let Some(answer) = topology_changes::answer(&node, &call, &segments).await {
         return answer;
     }
-    if let Some(answer) = view_checks::answer(&node, &call, &segments) {
+    if let Some(answer) = derived_checks::answer(&node, &call, &segments) {
         return answer;
     }
     if let Some(answer) = settings::answer(&node, &call, &segments).await {

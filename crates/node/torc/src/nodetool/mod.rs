@@ -6,6 +6,8 @@
 mod api;
 mod audit;
 mod autocompaction;
+mod cdc;
+mod checks;
 mod cidr;
 mod clients;
 mod cluster;
@@ -148,6 +150,7 @@ const VERBS: &[Verb] = &[
     cidr::UPDATECIDRGROUP,
     sstables::UPGRADESSTABLES,
     sstables::VERIFY,
+    cdc::VERIFYCDC,
     sstables::VERIFYINDEX,
     views::VERIFYVIEW,
     node::VERSION,
@@ -236,10 +239,16 @@ pub fn run(arguments: &ArgMatches) -> Result<(), String> {
     };
     put(&out);
     let is_unfinished = name == views::VIEWBUILDSTATUS.name && answer["finished"] == false;
-    let verifies = [sstables::VERIFY.name, sstables::VERIFYINDEX.name].contains(&name);
-    let is_damaged = verifies && !sstables::is_sound(&answer);
-    if is_unfinished || is_damaged || name == views::VERIFYVIEW.name && !views::is_verified(&answer) {
-        // As Cassandra's tool, so that scripts can wait for a view, and tell one that differs, or damage.
+    let differs = match name {
+        _ if [sstables::VERIFY.name, sstables::VERIFYINDEX.name].contains(&name) => {
+            !sstables::is_sound(&answer)
+        }
+        _ if name == views::VERIFYVIEW.name => !views::is_verified(&answer),
+        _ if name == cdc::VERIFYCDC.name => !cdc::is_verified(&answer),
+        _ => false,
+    };
+    if is_unfinished || differs {
+        // As Cassandra's tool, so that scripts can wait for a view, and tell derived data that differs, or damage.
         std::process::exit(1);
     }
     Ok(())

@@ -1,18 +1,12 @@
 //! Verbs about materialized views: verifyview, viewbuildstatus.
 
-use std::time::Duration;
-
 use clap::{Arg, ArgAction, ArgMatches};
 use serde_json::{Value, json};
 
-use super::Verb;
 use super::api::{Api, Failure, escape};
 use super::grid::{Grid, percent};
 use super::ring::text;
-
-/// Interval of the queries for a check's progress, and the number of them between two lines of output.
-const ASK_EVERY: Duration = Duration::from_millis(250);
-const SAY_EVERY: u32 = 20;
+use super::{Verb, checks};
 
 pub(super) const VERIFYVIEW: Verb = Verb {
     name: "verifyview",
@@ -77,65 +71,20 @@ fn name<'a>(arguments: &'a ArgMatches, verb: &str) -> Result<(&'a str, &'a str),
 }
 
 fn verify_arguments() -> Vec<Arg> {
-    let flag = |name: &'static str, help: &'static str| {
-        Arg::new(name).long(name).action(ArgAction::SetTrue).help(help)
-    };
-    let value = |name: &'static str, help: &'static str| Arg::new(name).long(name).help(help);
-    let number = |name, help| value(name, help).value_parser(clap::value_parser!(u32));
-    let own = [
-        flag("repair", "Repair the rows that differ"),
-        flag(
-            "partitioner-range",
-            "Only ranges of which the node is the first replica (-pr): for a run on every node",
-        ),
-        value("start-token", "Tokens above this only (-st): continues where another run ended")
-            .allow_hyphen_values(true),
-        value("end-token", "Tokens up to this only (-et)").allow_hyphen_values(true),
-        number("rows-per-second", "Rows that are compared in a second, at most (10000)"),
-        number("pause", "Milliseconds after which a difference is looked at again (2000)"),
-        number("limit", "Differences that are listed, at most (100)"),
-    ];
-    names().into_iter().chain(own).collect()
+    let repair =
+        Arg::new("repair").long("repair").action(ArgAction::SetTrue).help("Repair the rows that differ");
+    names().into_iter().chain([repair]).chain(checks::arguments()).collect()
 }
 
 fn ask_verify(api: &Api, arguments: &ArgMatches) -> Result<Value, Failure> {
     let (keyspace, view) = name(arguments, "verifyview")?;
-    let text = |name: &str| arguments.get_one::<String>(name).cloned().unwrap_or_default();
-    let number = |name: &str| arguments.get_one::<u32>(name).map(u32::to_string).unwrap_or_default();
-    let query = [
-        ("repair", arguments.get_flag("repair").to_string()),
-        ("primary_range", arguments.get_flag("partitioner-range").to_string()),
-        ("start_token", text("start-token")),
-        ("end_token", text("end-token")),
-        ("rows_per_second", number("rows-per-second")),
-        ("pause", number("pause")),
-        ("limit", number("limit")),
-    ];
-    let query: Vec<String> = query.iter().map(|(name, value)| format!("{name}={}", escape(value))).collect();
-    let path = format!("/torc/view_checks/{}/{}?{}", escape(keyspace), escape(view), query.join("&"));
-    let id = api.post(&path)?;
-    let mut asked = 0;
-    loop {
-        let all = api.get("/torc/view_checks")?;
-        let found = all.as_array().into_iter().flatten().find(|check| check["id"] == id);
-        let check = found
-            .cloned()
-            .ok_or_else(|| format!("The node knows nothing of check {id} any more: was it restarted?"))?;
-        if check["state"] != "RUNNING" {
-            return Ok(check);
-        }
-        asked += 1;
-        if asked % SAY_EVERY == 0 {
-            // Beside the answer, which may be read by a program.
-            eprintln!(
-                "{} of {keyspace}.{view} verified: {} rows of the base, {} of the view",
-                percent(check["progress"].as_f64().unwrap_or(0.0), 0),
-                check["base_rows"],
-                check["view_rows"],
-            );
-        }
-        std::thread::sleep(ASK_EVERY);
-    }
+    let repair = ("repair", arguments.get_flag("repair").to_string());
+    let query = checks::query(arguments).into_iter().chain([repair]);
+    let path = format!("/torc/view_checks/{}/{}", escape(keyspace), escape(view));
+    checks::run(api, "/torc/view_checks", &path, query, &|check| {
+        let (base, view_rows) = (&check["base_rows"], &check["view_rows"]);
+        format!("{keyspace}.{view} verified: {base} rows of the base, {view_rows} of the view")
+    })
 }
 
 /// Whether a check went over all its tokens and nothing differs any more.
@@ -155,19 +104,7 @@ fn show_verify(check: &Value) -> String {
         "missing: {}, wrong: {}, ghosts: {}, repaired: {}, unsettled: {}\n",
         check["missing"], check["wrong"], check["ghosts"], check["repaired"], check["unsettled"]
     );
-    for found in check["differences"].as_array().into_iter().flatten() {
-        let columns = found["key"].as_object().into_iter().flatten();
-        let key: Vec<String> = columns.map(|(name, value)| format!("{name} = {}", text(value))).collect();
-        let repaired = if found["repaired"] == true { " (repaired)" } else { "" };
-        out += &format!("{}: {}{repaired}\n", text(&found["difference"]), key.join(", "));
-    }
-    if check["state"] != "FINISHED" {
-        out += &format!("ended early, {}: {}\n", text(&check["state"]), text(&check["error"]));
-        if let Some(token) = check["last_token"].as_str() {
-            out += &format!("to go on: --start-token {token}\n");
-        }
-    }
-    out
+    out + &checks::rest(check)
 }
 
 #[cfg(test)]

@@ -688,6 +688,56 @@ fn lose_files(dir: &Path, table: &str) {
 }
 
 #[test]
+fn a_log_of_changes_is_verified() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = setup(dir.path()).start();
+    let mut client = node.any_client();
+    client.create_keyspace();
+    client.query("CREATE TABLE ks.t (k int, c int, s text STATIC, v int, l list<int>, PRIMARY KEY (k, c))");
+    client.query("INSERT INTO ks.t (k, c, v) VALUES (0, 0, 0)");
+    let asked = Asked::of(node.address);
+    let error = asked.try_say(&["verifycdc", "ks", "t"]).expect_err("there is no log");
+    assert!(error.contains("changes of table ks.t are not captured: CDC is not enabled"), "{error}");
+    client.query("ALTER TABLE ks.t WITH cdc = {'enabled': true, 'postimage': true}");
+    for k in 0..20 {
+        client.query(&format!("INSERT INTO ks.t (k, c, s, v, l) VALUES ({k}, 1, 'static', {k}, [1, 2])"));
+        client.query(&format!("UPDATE ks.t USING TTL 1000 SET v = 5, l = l + [3] WHERE k = {k} AND c = 2"));
+        client.query(&format!("DELETE l[0] FROM ks.t WHERE k = {k} AND c = 1"));
+    }
+    client.query("DELETE FROM ks.t WHERE k = 3");
+    client.query("DELETE FROM ks.t WHERE k = 4 AND c > 1");
+    client.query("UPDATE ks.t SET v = 7 WHERE k = 5 AND c = 1 IF v = 5");
+    client.query("UPDATE ks.t SET v = 7 WHERE k = 6 AND c = 1 IF v = 6");
+    // The row of before the log is not expected in it.
+    let said = asked.say(&["verifycdc", "ks.t"]);
+    assert!(said.starts_with("ks.t: 38 rows of the table and 85 rows of its log compared in "), "{said}");
+    assert!(said.ends_with("unlogged: 0, unapplied: 0, unsettled: 0\n"), "{said}");
+    let since = asked.json(&["verifycdc", "ks", "t_scylla_cdc_log", "--since", "4000000000"]);
+    assert_eq!((&since["base_rows"], &since["log_rows"]), (&38.into(), &0.into()), "{since}");
+    let error = asked.try_say(&["verifycdc", "ks", "u"]).expect_err("there is no such table");
+    assert!(error.contains("Can't find a table u in keyspace ks"), "{error}");
+    client.query(
+        "CREATE TABLE ks.keys (k int PRIMARY KEY, v int) WITH cdc = {'enabled': true, 'delta': 'keys'}",
+    );
+    let error = asked.try_say(&["verifycdc", "ks", "keys"]).expect_err("it has no values");
+    assert!(error.contains("the log has keys only"), "{error}");
+
+    // Without the files of the log, every value of the table is missing in it, but for that of before.
+    assert_eq!(asked.say(&["drain"]), "");
+    assert!(node.stop().success());
+    lose_files(dir.path(), "t_scylla_cdc_log");
+    let node = setup(dir.path()).start();
+    let asked = Asked::of(node.address);
+    assert!(asked.try_say(&["verifycdc", "ks", "t", "--pause", "100"]).is_err(), "it ends with status 1");
+    let found = asked.json_of_failed(&["verifycdc", "ks", "t", "--pause", "100", "--limit", "3"]);
+    assert_eq!((&found["log_rows"], &found["unapplied"]), (&0.into(), &0.into()), "{found}");
+    // 37 rows and the static rows of 19 partitions.
+    assert_eq!(found["unlogged"], 37 + 19, "{found}");
+    assert_eq!(found["differences"].as_array().map(Vec::len), Some(3));
+    drop(node);
+}
+
+#[test]
 fn a_view_is_verified_and_repaired() {
     let dir = tempfile::tempdir().unwrap();
     let node = setup(dir.path()).start();

@@ -51,7 +51,7 @@ pub fn log_edits(
             table.keyspace
         );
     }
-    let log = log_table(table, log_id(table_id), known.map(|known| &**known), now_micros)
+    let log = log_table(table, log_id(table_id, now_micros), known.map(|known| &**known), now_micros)
         .map_err(|error| ExecError::Invalid(error.to_string()))?;
     let mut edits = Vec::new();
     if known.is_none_or(|known| **known != log) {
@@ -64,10 +64,12 @@ pub fn log_edits(
     Ok(edits)
 }
 
-/// The id of a log that a statement makes, beside that of the statement's own table.
-fn log_id(table_id: [u8; 16]) -> TableId {
-    let [high, low] = stdx::murmur3::hash128(&table_id, 0);
-    TableId(types::uuid::time_uuid(high as i64, types::uuid::clock_and_node((low >> 48) as u16, low)))
+/// The id of a log that a statement makes, beside that of the statement's own table. It has the time from which on changes are captured,
+/// which a check of the log needs.
+fn log_id(table_id: [u8; 16], now_micros: i64) -> TableId {
+    let [_, low] = stdx::murmur3::hash128(&table_id, 0);
+    let clock_and_node = types::uuid::clock_and_node((low >> 48) as u16, low);
+    TableId(types::uuid::time_uuid(now_micros.saturating_mul(10), clock_and_node))
 }
 
 /// Whether changes of a table can be captured.

@@ -1,0 +1,216 @@
+//! Checks of materialized views and of logs of changes over REST: begun, watched and stopped.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use coordinator::{
+    CheckState, CheckedTokens, DerivedCheck, DerivedCheckError, DerivedCheckStatus, FoundDifference,
+};
+use mutation::DecoratedKey;
+use schema::{Schema, Table, TableId};
+use serde_json::{Value, json};
+use topology::TokenRange;
+
+use crate::{Answer, Call, Node};
+
+/// The values of a request without them.
+const ROWS_PER_SECOND: u32 = 10_000;
+const PAUSE_MILLIS: u32 = 2_000;
+const LISTED: u32 = 100;
+/// The most differences that a report lists, and the longest pause.
+const LISTED_MAX: u32 = 10_000;
+const PAUSE_MILLIS_MAX: u32 = 600_000;
+
+/// Answers requests about checks of views; none for any other.
+pub(crate) fn answer(node: &Rc<dyn Node>, call: &Call, segments: &[&str]) -> Option<Result<Answer, Answer>> {
+    Some(match (call.method.as_str(), segments) {
+        ("POST", ["torc", "view_checks", keyspace, view]) => {
+            view_of(node, keyspace, view).and_then(|view| begin(node, call, view))
+        }
+        ("POST", ["torc", "cdc_checks", keyspace, base]) => {
+            log_of(node, keyspace, base).and_then(|log| begin(node, call, log))
+        }
+        ("GET", ["torc", kind @ ("view_checks" | "cdc_checks")]) => {
+            let (schema, of_logs) = (node.schema(), *kind == "cdc_checks");
+            let checks = node.derived_checks();
+            let is_log = |check: &DerivedCheckStatus| {
+                schema.table_by_id(check.derived).is_some_and(|table| table.is_cdc_log())
+            };
+            let checks = checks.iter().filter(|check| is_log(check) == of_logs);
+            let checks: Vec<Value> = checks
+                .map(|check| if of_logs { shown_log(&schema, check) } else { shown_view(&schema, check) })
+                .collect();
+            Ok(Answer::json(&json!(checks)))
+        }
+        ("DELETE", ["torc", "view_checks" | "cdc_checks", id]) => {
+            match id.parse().is_ok_and(|id| node.cancel_derived_check(id)) {
+                true => Ok(Answer::done()),
+                false => Err(Answer::error(404, format!("unknown check {id}"))),
+            }
+        }
+        _ => return None,
+    })
+}
+
+fn known_keyspace(schema: &Schema, keyspace: &str) -> Result<(), Answer> {
+    match schema.keyspace(keyspace) {
+        Some(_) => Ok(()),
+        None => Err(Answer::error(404, format!("Can't find a keyspace {keyspace}"))),
+    }
+}
+
+fn view_of(node: &Rc<dyn Node>, keyspace: &str, view: &str) -> Result<TableId, Answer> {
+    let schema = node.schema();
+    known_keyspace(&schema, keyspace)?;
+    let table = schema.table(keyspace, view).filter(|table| table.is_view());
+    table.map(|table| table.id).ok_or_else(|| {
+        Answer::error(404, format!("Can't find a materialized view {view} in keyspace {keyspace}"))
+    })
+}
+
+/// The log of a table, named by either.
+fn log_of(node: &Rc<dyn Node>, keyspace: &str, name: &str) -> Result<TableId, Answer> {
+    let schema = node.schema();
+    known_keyspace(&schema, keyspace)?;
+    let table = schema.table(keyspace, name);
+    let table = table
+        .ok_or_else(|| Answer::error(404, format!("Can't find a table {name} in keyspace {keyspace}")))?;
+    let log = if table.is_cdc_log() { Some(table) } else { schema.cdc_log_of(table) };
+    log.map(|log| log.id).ok_or_else(|| {
+        Answer::error(404, format!("changes of table {keyspace}.{name} are not captured: CDC is not enabled"))
+    })
+}
+
+fn begin(node: &Rc<dyn Node>, call: &Call, derived: TableId) -> Result<Answer, Answer> {
+    let flag = |name: &str| call.parameter(name).is_some_and(|value| value.eq_ignore_ascii_case("true"));
+    let tokens = match (token(call, "start_token")?, token(call, "end_token")?, flag("primary_range")) {
+        (None, None, false) => CheckedTokens::All,
+        (None, None, true) => CheckedTokens::Primary,
+        (_, _, true) => return Err(Answer::error(400, "name either the primary range or tokens")),
+        (after, upto, false) => {
+            let range = TokenRange { after: after.unwrap_or(i64::MIN), upto: upto.unwrap_or(i64::MAX) };
+            if range.after >= range.upto {
+                return Err(Answer::error(400, "start_token must be below end_token"));
+            }
+            CheckedTokens::Between(range)
+        }
+    };
+    let wanted = DerivedCheck {
+        derived,
+        tokens,
+        repair: flag("repair"),
+        since: i64::from(number(call, "since", 0, 0..=u32::MAX)?) * 1_000_000,
+        rows_per_second: number(call, "rows_per_second", ROWS_PER_SECOND, 1..=u32::MAX)?,
+        pause: Duration::from_millis(number(call, "pause", PAUSE_MILLIS, 0..=PAUSE_MILLIS_MAX)?.into()),
+        listed_max: number(call, "limit", LISTED, 0..=LISTED_MAX)? as usize,
+    };
+    match node.begin_derived_check(wanted) {
+        Ok(id) => Ok(Answer::json(&json!(id))),
+        Err(error @ (DerivedCheckError::NoView | DerivedCheckError::NoLog)) => {
+            Err(Answer::error(404, error.to_string()))
+        }
+        Err(error @ DerivedCheckError::KeysOnly) => Err(Answer::error(400, error.to_string())),
+        Err(error @ (DerivedCheckError::Busy | DerivedCheckError::Stopping)) => {
+            Err(Answer::error(409, error.to_string()))
+        }
+    }
+}
+
+fn token(call: &Call, name: &str) -> Result<Option<i64>, Answer> {
+    match call.parameter(name).filter(|text| !text.is_empty()) {
+        None => Ok(None),
+        Some(text) => {
+            text.parse().map(Some).map_err(|_| Answer::error(400, format!("{name} is a token, not {text}")))
+        }
+    }
+}
+
+fn number(
+    call: &Call,
+    name: &str,
+    default: u32,
+    allowed: std::ops::RangeInclusive<u32>,
+) -> Result<u32, Answer> {
+    let Some(text) = call.parameter(name).filter(|text| !text.is_empty()) else { return Ok(default) };
+    match text.parse() {
+        Ok(number) if allowed.contains(&number) => Ok(number),
+        _ => {
+            let (least, most) = (allowed.start(), allowed.end());
+            Err(Answer::error(400, format!("{name} is {text}; it must be a number from {least} to {most}")))
+        }
+    }
+}
+
+/// The state of any check, and its differences with the keys of a table.
+fn shown(of: Option<&Table>, check: &DerivedCheckStatus) -> Value {
+    let (state, error) = match &check.state {
+        CheckState::Running => ("RUNNING", None),
+        CheckState::Finished => ("FINISHED", None),
+        CheckState::Cancelled => ("CANCELLED", None),
+        CheckState::Failed(why) => ("FAILED", Some(why.as_str())),
+    };
+    let progress = match check.parts {
+        0 => 0.0,
+        parts => check.parts_done as f64 / parts as f64,
+    };
+    let left = (state == "RUNNING" && progress > 0.0)
+        .then(|| (check.elapsed.as_secs_f64() * (1.0 - progress) / progress) as u64);
+    let listed: Vec<Value> = check.listed.iter().map(|found| difference(of, found)).collect();
+    json!({
+        "id": check.id,
+        "state": state,
+        "error": error,
+        "parts_done": check.parts_done,
+        "parts": check.parts,
+        "progress": progress,
+        // A text: such numbers are too large for JSON's readers.
+        "last_token": check.last_token.map(|token| token.to_string()),
+        "base_rows": check.base_rows,
+        "unsettled": check.unsettled,
+        "differences": listed,
+        "elapsed_seconds": check.elapsed.as_secs(),
+        "left_seconds": left,
+    })
+}
+
+fn shown_view(schema: &Schema, check: &DerivedCheckStatus) -> Value {
+    let table = schema.table_by_id(check.derived);
+    let mut all = shown(table.map(|table| &**table), check);
+    all["keyspace"] = json!(table.map(|table| &table.keyspace));
+    all["view"] = json!(table.map(|table| &table.name));
+    all["view_rows"] = json!(check.derived_rows);
+    all["missing"] = json!(check.missing);
+    all["wrong"] = json!(check.wrong);
+    all["ghosts"] = json!(check.ghosts);
+    all["repaired"] = json!(check.repaired);
+    for (shown, found) in all["differences"].as_array_mut().into_iter().flatten().zip(&check.listed) {
+        shown["repaired"] = json!(found.repaired);
+    }
+    all
+}
+
+fn shown_log(schema: &Schema, check: &DerivedCheckStatus) -> Value {
+    let derivation = schema.table_by_id(check.derived).and_then(|log| log.derivation.as_ref());
+    let base = derivation.and_then(|derivation| schema.table_by_id(derivation.base()));
+    let mut all = shown(base.map(|table| &**table), check);
+    all["keyspace"] = json!(base.map(|table| &table.keyspace));
+    all["table"] = json!(base.map(|table| &table.name));
+    all["log_rows"] = json!(check.derived_rows);
+    all["unlogged"] = json!(check.unlogged);
+    all["unapplied"] = json!(check.unapplied);
+    all
+}
+
+/// A difference with the row's key as people write it.
+fn difference(table: Option<&Table>, found: &FoundDifference) -> Value {
+    let mut key = serde_json::Map::new();
+    if let Some(table) = table {
+        let columns = table.partition_key();
+        let components = DecoratedKey::components(&found.key.key, columns.len()).unwrap_or_default();
+        let values = components.into_iter().map(Some).chain(found.clustering.components());
+        for (column, value) in columns.iter().chain(table.clustering()).zip(values) {
+            key.insert(column.name.clone(), json!(value.map(|value| column.ty.to_text(value))));
+        }
+    }
+    json!({ "difference": found.kind.name(), "key": key })
+}
