@@ -649,6 +649,9 @@ impl<C: Coordinator> Executor<C> {
                     updates[0].table.name
                 );
             }
+            if request.consistency.is_serial() {
+                return invalid!("Counter operations are inherently non-serializable");
+            }
             let options = self.write_options(request, WriteKind::Counter, TimeoutKind::Counter)?;
             match request.trace_log() {
                 None => self.coordinator.increment(updates, options).await?,

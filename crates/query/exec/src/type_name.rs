@@ -13,6 +13,16 @@ pub fn native(ty: NativeType) -> CqlType {
 
 /// A type's name as it was written.
 pub fn text(ty: &DataType) -> String {
+    shown_in(ty, None)
+}
+
+/// A type's name as it was written, user types with the keyspace that they are in.
+pub fn text_within(ty: &DataType, keyspace: &str) -> String {
+    shown_in(ty, Some(keyspace))
+}
+
+fn shown_in(ty: &DataType, home: Option<&str>) -> String {
+    let text = |ty: &DataType| shown_in(ty, home);
     match ty {
         DataType::Native(ty) => ty.name().to_owned(),
         DataType::List(element) => format!("list<{}>", text(element)),
@@ -23,7 +33,7 @@ pub fn text(ty: &DataType) -> String {
         }
         DataType::Vector(element, dimension) => format!("vector<{}, {dimension}>", text(element)),
         DataType::Frozen(inner) => format!("frozen<{}>", text(inner)),
-        DataType::UserDefined(name) => match &name.keyspace {
+        DataType::UserDefined(name) => match name.keyspace.as_deref().or(home) {
             Some(keyspace) => format!("{keyspace}.{}", name.name),
             None => name.name.clone(),
         },
@@ -80,21 +90,23 @@ const DIMENSION_MAX: i32 = i32::MAX;
 /// not allowed there; [`ExecError::Syntax`] as [`of_class`].
 pub fn resolve(ty: &DataType, schema: &Schema, keyspace: &str) -> Result<CqlType> {
     let resolve_inner = |inner: &DataType| resolve(inner, schema, keyspace);
+    let resolve_element =
+        |element: &DataType| check_frozen(element, ty).and_then(|()| resolve_inner(element));
     Ok(match ty {
         DataType::Native(ty) => native(*ty),
         DataType::List(element) => {
-            let element = resolve_inner(element)?;
+            let element = resolve_element(element)?;
             check_element(&element, ty)?;
             CqlType::list(element, false)
         }
         DataType::Set(element) => {
-            let element = resolve_inner(element)?;
+            let element = resolve_element(element)?;
             check_element(&element, ty)?;
             check_durations(ty, ty)?;
             CqlType::set(element, false)
         }
         DataType::Map(key, value) => {
-            let (key, value) = (resolve_inner(key)?, resolve_inner(value)?);
+            let (key, value) = (resolve_element(key)?, resolve_element(value)?);
             check_element(&key, ty)?;
             check_element(&value, ty)?;
             check_durations(ty, ty)?;
@@ -189,6 +201,16 @@ fn check_durations(ty: &DataType, whole: &DataType) -> Result<()> {
         }
         DataType::Map(key, _) if is_duration(key) => {
             invalid!("Durations are not allowed as map keys: {}", text(whole))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Refuses an element by its type as it is written: a user type that is not frozen need not exist, as in Cassandra.
+fn check_frozen(element: &DataType, whole: &DataType) -> Result<()> {
+    match element {
+        DataType::UserDefined(_) => {
+            invalid!("Non-frozen UDTs are not allowed inside collections: {}", text(whole))
         }
         _ => Ok(()),
     }

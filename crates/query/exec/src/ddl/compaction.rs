@@ -137,15 +137,7 @@ fn rules_of(strategy: &str) -> Option<&'static [Rules]> {
 /// class, or a value is out of its range; [`ExecError::Syntax`](crate::ExecError::Syntax) when the property is no map.
 pub fn compaction(property: &Property) -> Result<BTreeMap<String, String>> {
     let mut given = map(property)?;
-    let Some(class) = given.get("class").cloned() else {
-        return config("Missing sub-option 'class' for the 'compaction' option");
-    };
-    let short = class.strip_prefix(PACKAGE).unwrap_or(&class).to_owned();
-    let Some(own) = rules_of(&short) else {
-        let class = shown(&class).into_owned();
-        let full = if class.contains('.') { class } else { format!("{PACKAGE}{class}") };
-        return config(format!("Unable to find compaction strategy class '{full}'"));
-    };
+    let (short, own) = strategy_of(&given)?;
     let rule_of = |name: &str| {
         let mut all = COMMON.iter().chain(own.iter().copied().flatten());
         all.find(|(option, _)| *option == name).map(|(_, rule)| *rule)
@@ -181,6 +173,31 @@ pub fn compaction(property: &Property) -> Result<BTreeMap<String, String>> {
         check_buckets(&given)?;
     }
     Ok(given)
+}
+
+/// Refuses a property that names no strategy.
+///
+/// # Errors
+/// [`ExecError::Config`](crate::ExecError::Config) when the class is missing or unknown, [`ExecError::Syntax`](crate::ExecError::Syntax) when the
+/// property is no map.
+pub fn check_class(property: &Property) -> Result<()> {
+    strategy_of(&map(property)?).map(drop)
+}
+
+/// The short name of the class, and its rules.
+fn strategy_of(given: &BTreeMap<String, String>) -> Result<(String, &'static [Rules])> {
+    let Some(class) = given.get("class") else {
+        return config("Missing sub-option 'class' for the 'compaction' option");
+    };
+    let short = class.strip_prefix(PACKAGE).unwrap_or(class).to_owned();
+    match rules_of(&short) {
+        Some(own) => Ok((short, own)),
+        None => {
+            let class = shown(class).into_owned();
+            let full = if class.contains('.') { class } else { format!("{PACKAGE}{class}") };
+            config(format!("Unable to find compaction strategy class '{full}'"))
+        }
+    }
 }
 
 /// Checks one option.

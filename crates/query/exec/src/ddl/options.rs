@@ -64,6 +64,49 @@ pub fn of_new(properties: &[Property]) -> Result<TableOptions> {
     Ok(options)
 }
 
+/// Refuses properties of a new table whose values have a wrong form. Cassandra does this before it looks whether the keyspace and
+/// the table exist, and checks names, the ranges of numbers and the options of a compaction strategy afterwards.
+///
+/// # Errors
+/// As [`apply`], but for unknown properties and ranges.
+pub fn check_forms(properties: &[Property]) -> Result<()> {
+    let mut unused = TableOptions::default();
+    for property in properties {
+        match property.name.as_str() {
+            "default_time_to_live"
+            | "gc_grace_seconds"
+            | "max_index_interval"
+            | "min_index_interval"
+            | "memtable_flush_period_in_ms"
+            | "paxos_grace_seconds" => {
+                integer(property, i32::MIN)?;
+            }
+            "bloom_filter_fp_chance"
+            | "crc_check_chance"
+            | "read_repair_chance"
+            | "dclocal_read_repair_chance" => {
+                float(property)?;
+            }
+            "compaction" => super::compaction::check_class(property)?,
+            "extensions" => {
+                map(property)?;
+            }
+            "additional_write_policy"
+            | "allow_auto_snapshot"
+            | "caching"
+            | "cdc"
+            | "comment"
+            | "compression"
+            | "incremental_backups"
+            | "memtable"
+            | "read_repair"
+            | "speculative_retry" => apply_one(&mut unused, property)?,
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
 /// The warnings of options that a statement sets to other values than their defaults, and that change nothing here: clients and tools see them, and
 /// no more. `options` are those that the statement results in.
 pub fn without_effect(options: &TableOptions, properties: &[Property]) -> Vec<String> {

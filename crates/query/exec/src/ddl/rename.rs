@@ -21,8 +21,12 @@ pub(super) fn names<'a>(
     if_exists: bool,
 ) -> Result<Renamed<'a>> {
     let mut renamed = Renamed::new();
-    for (from, to) in columns {
+    for (at, (from, to)) in columns.iter().enumerate() {
         let (from, to) = (from.name.as_str(), to.name.as_str());
+        // The last one of a column counts.
+        if columns.iter().skip(at + 1).any(|(later, _)| later.name == from) {
+            continue;
+        }
         let Some(column) = table.column(from) else {
             if if_exists {
                 continue;

@@ -111,6 +111,7 @@ pub(super) fn create(ast: &CreateTable, context: &DdlContext<'_>) -> Result<Outc
     // Some messages name the table as the statement did.
     let written = if ast.name.keyspace.is_some() { full.as_str() } else { name };
     let primary = check_written(ast, written)?;
+    options::check_forms(&ast.properties)?;
     let Some(home) = context.lookup.schema.keyspace(keyspace) else {
         return invalid!("Keyspace '{keyspace}' doesn't exist");
     };
@@ -437,9 +438,6 @@ pub(super) fn alter(ast: &AlterTable, context: &DdlContext<'_>) -> Result<Outcom
             changed
         }
         AlterTableOperation::Add { if_not_exists, columns } => {
-            if table.compact_storage {
-                return invalid!("Cannot add new column to a COMPACT STORAGE table");
-            }
             let mut changed = add(builder, table, columns, *if_not_exists, context)?;
             let new = columns.iter().filter(|column| table.column(&column.name.name).is_none());
             row_ttl::define(&mut changed, new)?;
@@ -553,17 +551,13 @@ fn add(
         let ty = crate::type_name::resolve(&column.data_type, context.lookup.schema, &table.keyspace)?;
         check_nesting(&ty)?;
         budget.take(&ty, &table.name)?;
-        if column.is_static && table.clustering().is_empty() {
-            return invalid!(
-                "Static columns are only useful (and thus allowed) if the table has at least one clustering column"
-            );
-        }
         if !names.insert(name.clone()) {
             if if_not_exists {
                 continue;
             }
             return invalid!("Column with name '{name}' already exists");
         }
+        check_addable(column, table)?;
         if ty.is_counter() != table.is_counter() && !table.regular_columns().is_empty() {
             let full = table.full_name();
             return match ty.is_counter() {
@@ -590,6 +584,19 @@ fn add(
         }
     }
     Ok(builder)
+}
+
+/// Refuses a new column that the table cannot have with any type.
+fn check_addable(column: &ColumnDefinition, table: &Table) -> Result<()> {
+    if table.compact_storage {
+        return invalid!("Cannot add new column to a COMPACT STORAGE table");
+    }
+    if column.is_static && table.clustering().is_empty() {
+        return invalid!(
+            "Static columns are only useful (and thus allowed) if the table has at least one clustering column"
+        );
+    }
+    Ok(())
 }
 
 /// Refuses a column that reads the cells of a dropped one of its name otherwise.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::sink::{ChangeType, SchemaTarget};
 use cluster::SchemaEdit;
-use cql::ast::{AlterType, AlterTypeOperation, CreateType, DropType};
+use cql::ast::{AlterType, AlterTypeOperation, CreateType, DataType, DropType, NativeType};
 use schema::{Keyspace, Table, UserType};
 use stdx::HashSet;
 use types::CqlType;
@@ -25,6 +25,15 @@ fn check_fields(fields: usize, name: &str) -> Result<()> {
     match fields <= FIELDS_MAX {
         true => Ok(()),
         false => invalid!("Type '{name}' would have {fields} fields: at most {FIELDS_MAX} are allowed"),
+    }
+}
+
+/// Refuses a field by its type as it is written: a user type that is not frozen need not exist.
+fn check_field_name(ty: &DataType) -> Result<()> {
+    match ty {
+        DataType::Native(NativeType::Counter) => invalid!("A user type cannot contain counters"),
+        DataType::UserDefined(_) => invalid!("A user type cannot contain non-frozen UDTs"),
+        _ => Ok(()),
     }
 }
 
@@ -60,6 +69,7 @@ pub(super) fn create(ast: &CreateType, context: &DdlContext<'_>) -> Result<Outco
         }
         fields.push((field.name.clone(), CqlType::Blob));
     }
+    ast.fields.iter().try_for_each(|(_, ty)| check_field_name(ty))?;
     let mut budget = TypeBudget::of_type();
     for ((_, ty), (_, written)) in fields.iter_mut().zip(&ast.fields) {
         *ty = crate::type_name::resolve(written, context.lookup.schema, keyspace)?;
@@ -73,7 +83,7 @@ pub(super) fn create(ast: &CreateType, context: &DdlContext<'_>) -> Result<Outco
 }
 
 /// Refuses a new field of a type that partition keys have: rows would no longer be found by their keys, which have fewer fields.
-fn check_keys(keyspace: &Keyspace, (field, ty): (&str, &CqlType), name: &str) -> Result<()> {
+fn check_keys(keyspace: &Keyspace, (field, ty): (&str, &DataType), name: &str) -> Result<()> {
     let uses = |table: &&Arc<Table>| {
         table.partition_key().iter().any(|column| column.ty.references_udt(&keyspace.name, name))
     };
@@ -84,7 +94,7 @@ fn check_keys(keyspace: &Keyspace, (field, ty): (&str, &CqlType), name: &str) ->
     invalid!(
         "Cannot add new field {field} of type {} to user type {}.{name} as the type is being used in partition key by the \
          following tables: {}",
-        ty.cql_name(),
+        crate::type_name::text_within(ty, &keyspace.name),
         keyspace.name,
         users.join(", ")
     )
@@ -107,6 +117,7 @@ pub(super) fn alter(ast: &AlterType, context: &DdlContext<'_>) -> Result<Outcome
             return invalid!("Altering field types is no longer supported");
         }
         AlterTypeOperation::Add { if_not_exists, field, data_type } => {
+            check_field_name(data_type)?;
             if ty.field_index(&field.name).is_some() {
                 if *if_not_exists {
                     return Ok(Outcome::nothing());
@@ -123,10 +134,10 @@ pub(super) fn alter(ast: &AlterType, context: &DdlContext<'_>) -> Result<Outcome
                     "Cannot add new field {} of type {} to user type {keyspace}.{name} as it would create a circular \
                      reference",
                     field.name,
-                    new.cql_name()
+                    crate::type_name::text_within(data_type, keyspace)
                 );
             }
-            check_keys(home, (&field.name, &new), name)?;
+            check_keys(home, (&field.name, data_type), name)?;
             check_fields(ty.fields.len() + 1, name)?;
             ty.fields.push((field.name.clone(), new));
         }

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use types::CqlType;
 
-use super::value::{Value, canonical};
+use super::value::{Value, canonical, canonical_choice};
 use crate::error::Result;
 
 /// One bind marker as it was resolved.
@@ -27,10 +27,10 @@ impl MarkerSpec {
 
     /// A valid collection in the form in which it is stored.
     fn canonical(&self, value: Bytes) -> Result<Bytes> {
-        if self.is_choice {
-            return Ok(value);
+        match self.is_choice {
+            true => canonical_choice(&self.ty, value),
+            false => canonical(&self.ty, value),
         }
-        canonical(&self.ty, value)
     }
 }
 

@@ -67,6 +67,25 @@ pub fn canonical(ty: &CqlType, value: Bytes) -> Result<Bytes> {
     }
 }
 
+/// The values of an IN, which may hold nulls, each in the form in which it is stored.
+///
+/// # Errors
+/// As [`canonical`].
+pub fn canonical_choice(ty: &CqlType, value: Bytes) -> Result<Bytes> {
+    let CqlType::List { element, .. } = ty else { return Ok(value) };
+    if !is_ordered_inside(element) {
+        return Ok(value);
+    }
+    let mut builder = CollectionBuilder::new();
+    for item in Elements::of_list(&value)? {
+        match item? {
+            Some(item) => builder.push(&canonical(element, value.slice_ref(item))?),
+            None => builder.push_null(),
+        }
+    }
+    Ok(builder.finish().into())
+}
+
 /// The elements of a collection in the form in which they are stored, left in the order in which they came.
 #[expect(clippy::indexing_slicing, reason = "the index is 0 or 1")]
 fn canonical_inside(ty: &CqlType, value: Bytes) -> Result<Bytes> {

@@ -48,7 +48,7 @@ use operation::{Change, Operation};
 const LISTS_BYTES_MAX: usize = 16 << 20;
 
 /// The last second at which something may expire: `nb` files hold it as a signed number, whose last value means never.
-const EXPIRY_MAX: u32 = i32::MAX as u32 - 1;
+pub(crate) const EXPIRY_MAX: u32 = i32::MAX as u32 - 1;
 
 /// Which statement a plan was made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -136,12 +136,25 @@ impl<C: Coordinator> NativeFrontend<C> {
     ) -> Result<()> {
         self.executor.note(trace, || format!("Parsing {}", redacted(text)));
         let keyspace = parameters.keyspace.as_ref().map(|keyspace| keyspace.as_str());
-        let keyspace = keyspace.or(client.keyspace.as_deref());
+        let keyspace = self.keyspace_of(keyspace, client)?;
         let schema = self.executor.coordinator().schema();
         let prepared = Prepared::new_in_steps(text, keyspace, &Lookup { schema: &schema }).await?;
         self.executor.note(trace, || "Preparing statement".to_owned());
         *event = self.event(&prepared);
         self.run(&prepared, client, parameters, (BoundBy::Query, None), trace, out).await
+    }
+
+    /// The keyspace of names without one: the one that the request names, or that of the connection.
+    fn keyspace_of<'k>(
+        &self,
+        named: Option<&'k str>,
+        client: &'k ClientState<'_>,
+    ) -> Result<Option<&'k str>> {
+        match named {
+            None => Ok(client.keyspace.as_deref()),
+            Some(name) if self.executor.coordinator().schema().keyspace(name).is_some() => Ok(Some(name)),
+            Some(name) => invalid!("Keyspace '{name}' does not exist"),
+        }
     }
 
     /// PREPARE.
@@ -158,8 +171,10 @@ impl<C: Coordinator> NativeFrontend<C> {
         });
         let keyspace = prepare.keyspace.as_ref().map(|keyspace| keyspace.as_str());
         let mut event = None;
-        let result =
-            self.prepare_inner(keyspace.or(client.keyspace.as_deref()), (text, &mut event), out).await;
+        let result = match self.keyspace_of(keyspace, client) {
+            Ok(keyspace) => self.prepare_inner(keyspace, (text, &mut event), out).await,
+            Err(error) => Err(error),
+        };
         self.audit(client, event.map(AuditEvent::prepared), text, &result).await;
         self.finish(result, client, trace, out).await;
     }
@@ -380,7 +395,7 @@ impl<C: Coordinator> NativeFrontend<C> {
         out: &mut ResponseWriter,
     ) -> Result<()> {
         let keyspace = batch.parameters.keyspace.as_ref().map(|keyspace| keyspace.as_str());
-        let keyspace = keyspace.or(client.keyspace.as_deref());
+        let keyspace = self.keyspace_of(keyspace, client)?;
         let mut statements: Vec<(Rc<Prepared>, Binds)> = Vec::with_capacity(batch.statements.len());
         let mut pace = Pace::new();
         for statement in &batch.statements {

@@ -8,6 +8,7 @@ use super::paging;
 use crate::error::{ExecError, Result, invalid};
 use crate::expr::Value;
 use crate::expr::bind::{Binds, MarkerSpec};
+use crate::modification::EXPIRY_MAX;
 use crate::plan::Plan;
 use crate::request::Parameters;
 
@@ -42,10 +43,8 @@ pub fn set_checked(parameters: &mut Parameters, query: &QueryParameters, plan: O
         return Err(ExecError::Protocol("The page size cannot be 0".to_owned()));
     }
     if let Some(now) = query.now_in_seconds {
-        let Ok(now) = u32::try_from(now) else {
-            return invalid!("Invalid value {now} for now_in_seconds");
-        };
-        parameters.now = Some(now);
+        // As in Cassandra, which reads 32 bits without a sign, and stores no later time of a deletion.
+        parameters.now = Some(now.cast_unsigned().min(EXPIRY_MAX));
     }
     if let (Some(bytes), Some(plan)) = (&query.paging_state, plan) {
         parameters.paging_state = paging::decode(bytes, plan)?;

@@ -182,3 +182,119 @@ fn values_that_are_none() {
     }
     assert_eq!(node.rows("SELECT l FROM ks.c WHERE k = 1").len(), 1);
 }
+
+/// A list of values, of which some may be null.
+fn list(values: &[Option<&[u8]>]) -> Vec<u8> {
+    let mut bytes = (values.len() as u32).to_be_bytes().to_vec();
+    for value in values {
+        let len = value.map_or(-1, |value| value.len() as i32);
+        bytes.extend(len.to_be_bytes());
+        bytes.extend(value.unwrap_or_default());
+    }
+    bytes
+}
+
+/// Clients send the elements of sets in any order, also of those among the values of an IN.
+#[test]
+fn sets_among_the_values_of_in() {
+    let node = node();
+    node.run(
+        "CREATE TABLE ks.s (k frozen<set<int>>, c frozen<set<int>>, s set<int>, l list<frozen<set<int>>>, v int, \
+         PRIMARY KEY (k, c))",
+    );
+    node.run("INSERT INTO ks.s (k, c, s, l, v) VALUES ({1, 2}, {1, 2}, {1, 2}, [{1, 2}], 1)");
+    let (one, two) = ([0, 0, 0, 1], [0, 0, 0, 2]);
+    let set = list(&[Some(&two), Some(&one), Some(&two)]);
+    let update =
+        |condition: &str| format!("UPDATE ks.s SET v = 7 WHERE k = {{1, 2}} AND c = {{1, 2}} IF {condition}");
+    let statements = [
+        ("SELECT v FROM ks.s WHERE k IN ?".to_owned(), "  7"),
+        ("SELECT v FROM ks.s WHERE k = {1, 2} AND c IN ?".to_owned(), "  7"),
+        ("SELECT v FROM ks.s WHERE k = {1, 2} AND c NOT IN ? ALLOW FILTERING".to_owned(), ""),
+    ];
+    let conditions = ["s IN ?", "l[0] IN ?", "s NOT IN ?"];
+    let applied = conditions.map(|condition| {
+        let is_in = !condition.contains("NOT");
+        (update(condition), if is_in { "true" } else { "false" })
+    });
+    let answer_of = |text: &str, value: &[u8]| {
+        let (id, metadata) = prepared(&node, text);
+        let values = [Value::Set(value)];
+        let parameters = Parameters::new(Consistency::Quorum, &values);
+        show(&node.request(|request| request.execute(&id, &metadata, &parameters)))
+    };
+    for (text, expected) in &applied {
+        for values in [list(&[Some(&set)]), list(&[None, Some(&set)])] {
+            let answer = answer_of(text, &values);
+            assert!(answer.contains(expected), "{text}: {answer}");
+        }
+    }
+    for (text, expected) in &statements {
+        let answer = answer_of(text, &list(&[Some(&set)]));
+        assert_eq!(answer.lines().skip(1).collect::<String>(), *expected, "{text}: {answer}");
+    }
+}
+
+/// The time of a request has 32 bits without a sign; deletions and ends of life have no later time than files hold.
+#[test]
+fn times_beyond_the_last_second() {
+    let node = node();
+    node.run("INSERT INTO ks.t (k, v) VALUES (1, 1) USING TTL 100");
+    let run = |text: &str, now: i32| {
+        let mut parameters = Parameters::new(Consistency::One, &[]);
+        parameters.now_in_seconds = Some(now);
+        show(&node.request(|request| request.query(text, &parameters)))
+    };
+    assert!(run("SELECT v FROM ks.t WHERE k = 1", 0).contains("  1"));
+    for now in [-1, i32::MIN, i32::MAX] {
+        assert!(!run("SELECT v FROM ks.t WHERE k = 1", now).contains("  1"), "at {now}");
+        assert!(!run("INSERT INTO ks.t (k, v) VALUES (2, 2)", now).contains('!'), "at {now}");
+        assert!(run("SELECT v FROM ks.t WHERE k = 2", now).contains("  2"), "at {now}");
+        assert!(!run("DELETE FROM ks.t WHERE k = 2", now).contains('!'), "at {now}");
+        assert!(!run("SELECT v FROM ks.t WHERE k = 2", now).contains("  2"), "at {now}");
+        let expires = run("INSERT INTO ks.t (k, v) VALUES (3, 3) USING TTL 1", now);
+        assert!(expires.contains("exceeds maximum supported expiration date"), "at {now}: {expires}");
+    }
+}
+
+/// The keyspace of a request is looked for before the statement is read.
+#[test]
+fn keyspaces_of_requests() {
+    let node = node();
+    let expected = "! Invalid: Keyspace 'nope' does not exist";
+    let mut parameters = Parameters::new(Consistency::One, &[]);
+    parameters.keyspace = Some("nope");
+    for text in
+        ["SELECT * FROM ks.t", "SELECT * FROM t", "USE ks", "CREATE TABLE t (k int PRIMARY KEY)", "nonsense"]
+    {
+        let answer = show(&node.request(|request| request.query(text, &parameters)));
+        assert!(answer.contains(expected), "{text}: {answer}");
+        let answer = show(&node.request(|request| request.prepare(text, Some("nope"))));
+        assert!(answer.contains(expected), "PREPARE {text}: {answer}");
+    }
+    let items = [BatchItem::Text(INSERT, &[ONE, ONE])];
+    let answer = show(&node.request(|request| request.batch(BatchType::Logged, &items, &parameters)));
+    assert!(answer.contains(expected), "{answer}");
+    parameters.keyspace = Some("ks");
+    let answer = show(&node.request(|request| request.query("SELECT * FROM t", &parameters)));
+    assert!(!answer.contains('!'), "{answer}");
+}
+
+#[test]
+fn counters_at_serial_levels() {
+    let node = node();
+    node.run("CREATE TABLE ks.n (k int PRIMARY KEY, n counter)");
+    for consistency in [Consistency::Serial, Consistency::LocalSerial] {
+        let parameters = Parameters::new(consistency, &[]);
+        let answer = show(
+            &node.request(|request| request.query("UPDATE ks.n SET n = n + 1 WHERE k = 1", &parameters)),
+        );
+        assert!(answer.contains("! Invalid: Counter operations are inherently non-serializable"), "{answer}");
+        let answer =
+            show(&node.request(|request| request.query("INSERT INTO ks.t (k) VALUES (1)", &parameters)));
+        assert!(
+            answer.contains("! Invalid: You must use conditional updates for serializable writes"),
+            "{answer}"
+        );
+    }
+}

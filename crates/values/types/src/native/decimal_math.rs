@@ -290,7 +290,7 @@ pub(super) fn exp(number: &Decimal) -> Computed {
         return Err("Overflow");
     }
     if top < -digits - 5 {
-        return Ok(Decimal::new(1, 0));
+        return with_scale(ten_to(digits - 1)?, digits - 1);
     }
     // x = k·ln 10 + r, so that e^x = e^r · 10^k.
     let fixed = Fixed::new(digits + GUARD + top.max(0))?;
@@ -321,28 +321,44 @@ pub(super) fn ln(number: &Decimal) -> Computed {
     if !number.unscaled.is_positive() {
         return Err("Natural log of number zero or less");
     }
+    ln_to(number, result_digits(number))
+}
+
+/// The natural logarithm of a positive number to so many digits.
+fn ln_to(number: &Decimal, digits: i64) -> Computed {
     if number.cmp_value(&Decimal::new(1, 0)).is_eq() {
         return Ok(Decimal::new(0, 0));
     }
-    let digits = result_digits(number);
     let fixed = Fixed::new(2 * digits + GUARD)?;
     to_precision(ln_fixed(&fixed, number)?, fixed.places, digits)
 }
 
-/// The logarithm to base 10 of a positive number.
+/// A quotient of so many digits, halves to the even one. One that is exact has no more zeros at its end than the scales of the two
+/// numbers require.
+fn divide_to(left: &Decimal, right: &Decimal, digits: i64) -> Computed {
+    let preferred = i64::from(left.scale) - i64::from(right.scale);
+    let shift = (digits + 1 + precision(&right.unscaled) - precision(&left.unscaled)).max(0);
+    let number = &left.unscaled * ten_to(shift)?;
+    let (quotient, rest) = (&number / &right.unscaled, &number % &right.unscaled);
+    if rest.is_zero() {
+        let exact = stripped(quotient, preferred + shift, preferred)?;
+        return to_precision(exact.unscaled, exact.scale.into(), digits);
+    }
+    // A digit for the rest, so that no half is seen where there is more.
+    let away = if (number.sign() == Sign::Minus) == (right.unscaled.sign() == Sign::Minus) { 1 } else { -1 };
+    to_precision(quotient * 10 + away, preferred + shift + 1, digits)
+}
+
+/// The logarithm to base 10 of a positive number: the quotient of two natural ones of two digits more, which decides the scale of the
+/// logarithm of a power of ten, as in Cassandra.
 pub(super) fn log10(number: &Decimal) -> Computed {
     if !number.unscaled.is_positive() {
         return Err("Log10 of number zero or less");
     }
-    let digits = precision(&number.unscaled);
-    if number.unscaled == ten_to(digits - 1)? {
-        return Ok(Decimal::new(digits - 1 - i64::from(number.scale), 0));
-    }
     let digits = result_digits(number);
-    let fixed = Fixed::new(2 * digits + GUARD)?;
-    let ln_ten = fixed.ln_mantissa(&(&fixed.one * 10));
-    let ln = ln_fixed(&fixed, number)?;
-    to_precision(ln * &fixed.one / ln_ten, fixed.places, digits)
+    let quotient =
+        divide_to(&ln_to(number, digits + 2)?, &ln_to(&Decimal::new(10, 0), digits + 2)?, digits + 2)?;
+    to_precision(quotient.unscaled, quotient.scale.into(), digits)
 }
 
 /// The digits before the point, cut towards zero.
@@ -368,7 +384,31 @@ mod tests {
     fn exponentials_and_logarithms() {
         assert_eq!(exp(&d("1")).unwrap().to_string(), "2.7182818284590452353602874713527");
         assert_eq!(ln(&d("10")).unwrap().to_string(), "2.3025850929940456840179914546844");
-        assert_eq!(log10(&d("1000")).unwrap().to_string(), "3");
+        // The scales that Cassandra 5.0.6 gives.
+        for (number, unscaled, scale) in [
+            ("1", "0", -33),
+            ("1.00", "0", -33),
+            ("100", "2", 0),
+            ("1000", "30000000000000000000000000000000", 31),
+            ("1E10", "1", -1),
+            ("1E17", "17000000000000000000000000000000", 30),
+            ("1E20", "2", -1),
+            ("1E100", "1", -2),
+            ("1E-10", "-1", -1),
+            ("0.001", "-30000000000000000000000000000000", 31),
+            ("10000000000000000000000000000000000000000", "40000000000000000000000000000000000000000", 39),
+            ("9.9", "99563519459754991534025577775326", 32),
+        ] {
+            let log = log10(&d(number)).unwrap();
+            assert_eq!((log.unscaled.to_string().as_str(), log.scale), (unscaled, scale), "log10({number})");
+        }
+        for tiny in ["1E-100", "-1E-100", "-1E-2000000"] {
+            let exp = exp(&d(tiny)).unwrap();
+            assert_eq!(
+                (exp.unscaled.to_string().as_str(), exp.scale),
+                ("10000000000000000000000000000000", 31)
+            );
+        }
         assert_eq!(log10(&d("2")).unwrap().to_string(), "0.30102999566398119521373889472449");
         assert!(is_one(&exp(&d("0.00")).unwrap()));
         let there_and_back = exp(&ln(&d("123.456")).unwrap()).unwrap();
