@@ -9,6 +9,7 @@ mod access;
 mod audit;
 mod backup;
 mod canaries;
+mod constraints;
 mod cors;
 mod encoding;
 mod error;

@@ -24,12 +24,15 @@ pub(crate) enum Capacity {
     Indexes,
 }
 
-/// One broken constraint in AWS's words.
-pub(crate) fn constraint<T>(value: &str, place: &str, constraint: &str) -> Result<T> {
+/// A broken constraint in AWS's words.
+pub(crate) fn broken(value: &str, place: &str, constraint: &str) -> String {
     let value = if value == "null" { value.to_owned() } else { format!("'{}'", shortened(value)) };
-    invalid!(
-        "1 validation error detected: Value {value} at '{place}' failed to satisfy constraint: {constraint}"
-    )
+    format!("Value {value} at '{place}' failed to satisfy constraint: {constraint}")
+}
+
+/// The error for one broken constraint.
+pub(crate) fn constraint<T>(value: &str, place: &str, constraint: &str) -> Result<T> {
+    invalid!("1 validation error detected: {}", broken(value, place, constraint))
 }
 
 fn shortened(text: &str) -> String {
@@ -63,17 +66,28 @@ fn table_name_at(name: &str, place: &str) -> Result<String> {
 
 /// The name of a table or an index, when it may be one.
 pub(crate) fn checked_name<'a>(name: &'a str, place: &str) -> Result<&'a str> {
-    let is_valid = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
-    if name.len() < 3 {
-        return constraint(name, place, "Member must have length greater than or equal to 3");
+    match name_bound(name) {
+        Some(bound) => constraint(name, place, bound),
+        None => Ok(name),
     }
-    if name.len() > 255 {
-        return constraint(name, place, "Member must have length less than or equal to 255");
+}
+
+/// Whether names of tables and indexes have this character.
+pub(crate) fn is_name_character(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-')
+}
+
+/// The constraint that the name of a table breaks.
+pub(crate) fn name_bound(name: &str) -> Option<&'static str> {
+    match name.len() {
+        0 => Some("Member must have length greater than or equal to 1"),
+        1..3 => Some("Member must have length greater than or equal to 3"),
+        256.. => Some("Member must have length less than or equal to 255"),
+        _ if !name.chars().all(is_name_character) => {
+            Some("Member must satisfy regular expression pattern: [a-zA-Z0-9_.-]+")
+        }
+        _ => None,
     }
-    if !name.chars().all(is_valid) {
-        return constraint(name, place, "Member must satisfy regular expression pattern: [a-zA-Z0-9_.-]+");
-    }
-    Ok(name)
 }
 
 /// Whether a document has more values than `max`, by its commas and brackets outside of strings. It need not be valid.
@@ -137,6 +151,10 @@ impl Request {
             part.members.remove("ExpressionAttributeValues");
         }
         Ok(part)
+    }
+
+    pub(crate) fn members(&self) -> &Map<String, Json> {
+        &self.members
     }
 
     pub(crate) fn get(&self, name: &str) -> Option<&Json> {

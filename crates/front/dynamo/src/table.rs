@@ -51,6 +51,8 @@ const RECOVERED_EXTENSION: &str = "dynamodb_recovered";
 /// The extension of a table that was restored from a backup, and the one that it has until that is done: requests need not parse the first.
 const RESTORE_EXTENSION: &str = "dynamodb_restore";
 const RESTORING_EXTENSION: &str = "dynamodb_restoring";
+/// The extension of a table that goes when its last backup is made, with the id of that backup.
+const DELETING_EXTENSION: &str = "dynamodb_deleting";
 pub(crate) const HASH_BYTES_MAX: usize = 2048;
 pub(crate) const RANGE_BYTES_MAX: usize = 1024;
 
@@ -95,6 +97,7 @@ pub(crate) struct ApiTable {
     indexes: Arc<[SecondaryIndex]>,
     vectors: Arc<[VectorIndex]>,
     is_restoring: bool,
+    is_deleting: bool,
 }
 
 /// The key of a row.
@@ -175,21 +178,27 @@ impl RowText {
 /// Finds a table whose items may be read and written.
 pub(crate) fn find(schema: &Schema, name: &str) -> Result<ApiTable> {
     let missing = || ApiError::new(ErrorKind::ResourceNotFound, "Requested resource not found");
-    find_table(schema, name).filter(|table| !table.is_restoring()).ok_or_else(missing)
+    find_table(schema, name).filter(ApiTable::is_active).ok_or_else(missing)
 }
 
 /// Finds a table that may be changed, whose name is to be in the error.
 pub(crate) fn find_active(schema: &Schema, name: &str) -> Result<ApiTable> {
     let table = find_named(schema, name)?;
-    if table.is_restoring() {
-        let text =
-            format!("Attempt to change a resource which is still in use: Table is being created: {name}");
-        return Err(ApiError::new(ErrorKind::ResourceInUse, text));
+    match table.occupation() {
+        Some(what) => {
+            let text = format!("Attempt to change a resource which is still in use: {what}");
+            Err(ApiError::new(ErrorKind::ResourceInUse, text))
+        }
+        None => Ok(table),
     }
-    Ok(table)
 }
 
-/// Finds a table whose name is to be in the error, also while it is being restored.
+/// Marks a table that goes when its last backup is made.
+pub(crate) fn mark_deleting(builder: &mut TableBuilder, backup: &str) {
+    builder.options.extensions.insert(DELETING_EXTENSION.to_owned(), backup.as_bytes().to_vec());
+}
+
+/// Finds a table whose name is to be in the error, also while it is being restored or deleted.
 pub(crate) fn find_named(schema: &Schema, name: &str) -> Result<ApiTable> {
     find_table(schema, name).ok_or_else(|| {
         let text = format!("Requested resource not found: Table: {name} not found");
@@ -233,6 +242,7 @@ impl ApiTable {
         let vectors = table.options.extensions.get(VECTORS_EXTENSION);
         let vectors = vectors.map(|bytes| vector_definition::read(bytes).into()).unwrap_or_default();
         let is_restoring = table.options.extensions.contains_key(RESTORING_EXTENSION);
+        let is_deleting = table.options.extensions.contains_key(DELETING_EXTENSION);
         Some(Self {
             table: table.clone(),
             hash,
@@ -241,6 +251,7 @@ impl ApiTable {
             indexes,
             vectors,
             is_restoring,
+            is_deleting,
         })
     }
 
@@ -249,9 +260,32 @@ impl ApiTable {
         self.is_restoring
     }
 
+    /// Whether its items may be read and written.
+    fn is_active(&self) -> bool {
+        !self.is_restoring && !self.is_deleting
+    }
+
+    /// The id of its last backup, when it goes as soon as that is made.
+    pub(crate) fn last_backup(&self) -> Option<&str> {
+        std::str::from_utf8(self.table.options.extensions.get(DELETING_EXTENSION)?).ok()
+    }
+
     /// Its status as the API shows it.
     pub(crate) fn status(&self) -> &'static str {
-        if self.is_restoring { "CREATING" } else { "ACTIVE" }
+        match (self.is_restoring, self.is_deleting) {
+            (_, true) => "DELETING",
+            (true, false) => "CREATING",
+            (false, false) => "ACTIVE",
+        }
+    }
+
+    /// Why it is neither read nor changed now, in the words of errors; none when it is active.
+    pub(crate) fn occupation(&self) -> Option<String> {
+        match self.status() {
+            "CREATING" => Some(format!("Table is being created: {}", self.name())),
+            "DELETING" => Some(format!("Table is being deleted: {}", self.name())),
+            _ => None,
+        }
     }
 
     /// The streams that are remembered, the oldest first.

@@ -107,9 +107,17 @@ impl Number {
         if self.mantissa == 0 { 1 } else { self.mantissa.ilog10() + 1 }
     }
 
-    /// Significant digits and whether it is negative: the input of its size.
+    /// The bytes that AWS counts: one for two significant digits of the whole part, and of the fraction, beside one for each number and one for a sign.
+    /// Zeros at either end are not significant.
     pub fn size(&self) -> usize {
-        self.digits().div_ceil(2) as usize + 1 + usize::from(self.negative)
+        if self.mantissa == 0 {
+            return 1;
+        }
+        let digits = self.digits() as usize;
+        let decimals = usize::from(self.exponent.min(0).unsigned_abs());
+        // All of a number below one is fraction.
+        let decimals = decimals.min(digits);
+        (digits - decimals).div_ceil(2) + decimals.div_ceil(2) + 1 + usize::from(self.negative)
     }
 
     /// The sum.

@@ -164,9 +164,12 @@ impl<C: Coordinator> Store<'_, C> {
             }
             _ => None,
         };
-        let view = self.executor.coordinator().view();
+        let (schema, view) = (self.executor.coordinator().schema(), self.executor.coordinator().view());
         let age = self.age(backup.created);
-        let step = |found: &Backup| next(found, own, (part, done), age, |host| standing(&view, host));
+        let is_over =
+            backup.expires().is_some_and(|expires| self.age(expires) >= 0) && !restores(&schema, &backup.id);
+        let step =
+            |found: &Backup| next(found, own, (part, done), (age, is_over), |host| standing(&view, host));
         if step(backup) == Change::Keep {
             return Ok(false);
         }
@@ -211,12 +214,12 @@ impl<C: Coordinator> Store<'_, C> {
     }
 }
 
-/// The next state of a backup, by the node `own` whose part was `before` and is `done` now. Pure.
+/// The next state of a backup, by the node `own` whose part was `before` and is `done` now; `is_over` when it is not kept any longer. Pure.
 fn next(
     found: &Backup,
     own: &str,
     (before, done): (Option<Part>, Option<Part>),
-    age_micros: i64,
+    (age_micros, is_over): (i64, bool),
     standing: impl Fn(&str) -> Standing,
 ) -> Change {
     let mut backup = found.clone();
@@ -239,6 +242,7 @@ fn next(
                 backup.status = Status::Deleting;
             }
         },
+        Status::Available if is_over => backup.status = Status::Deleting,
         Status::Available => {}
         Status::Deleting => {
             let is_left = |(host, node): (&String, &NodePart)| {
@@ -272,6 +276,7 @@ mod tests {
             id: "1".to_owned(),
             status,
             name: "n".to_owned(),
+            is_system: false,
             table: "abc".to_owned(),
             table_id: TableId([1; 16]),
             created: 0,
@@ -282,7 +287,11 @@ mod tests {
 
     /// The status and parts after node `a` has done its part.
     fn after(found: &Backup, own: (Option<Part>, Option<Part>)) -> String {
-        match next(found, "a", own, 0, |_| Standing::Alive) {
+        after_all(found, own, false)
+    }
+
+    fn after_all(found: &Backup, own: (Option<Part>, Option<Part>), is_over: bool) -> String {
+        match next(found, "a", own, (0, is_over), |_| Standing::Alive) {
             Change::Keep => "keep".to_owned(),
             Change::Remove => "remove".to_owned(),
             Change::Put(backup) => {
@@ -307,6 +316,10 @@ mod tests {
         let available = backup(Status::Available, &[("a", Pending), ("b", Done(1))]);
         assert_eq!(after(&available, made), "keep", "its snapshot came too late");
         assert_eq!(after(&available, (Some(Pending), Some(Gone))), "Available Gone Done(1)");
+
+        let whole = backup(Status::Available, &[("a", Done(5)), ("b", Done(1))]);
+        assert_eq!(after_all(&whole, (Some(Done(5)), None), false), "keep");
+        assert_eq!(after_all(&whole, (Some(Done(5)), None), true), "Deleting Done(5) Done(1)");
 
         let deleting = |b| backup(Status::Deleting, &[("a", Done(5)), ("b", b)]);
         assert_eq!(after(&deleting(Done(1)), (Some(Done(5)), Some(Gone))), "Deleting Gone Done(1)");

@@ -26,6 +26,8 @@ const STATE: &str = "state";
 const DESCRIPTION: &str = "description";
 /// Rows of a page.
 const PAGE_ROWS: u64 = 100;
+/// How long the last backup of a deleted table is kept, microseconds.
+const SYSTEM_KEPT_MICROS: i64 = 35 * 24 * 3_600_000_000;
 
 /// The status of a backup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +58,8 @@ pub(crate) struct Backup {
     pub(crate) status: Status,
     /// As the client has named it.
     pub(crate) name: String,
+    /// Whether it was made because its table was deleted.
+    pub(crate) is_system: bool,
     pub(crate) table: String,
     pub(crate) table_id: TableId,
     /// Microseconds since 1970.
@@ -70,11 +74,17 @@ impl Backup {
         format!("{}/backup/{}", crate::names::arn(&self.table), self.id)
     }
 
+    /// When it is removed by itself, microseconds since 1970.
+    pub(crate) fn expires(&self) -> Option<i64> {
+        self.is_system.then(|| self.created.saturating_add(SYSTEM_KEPT_MICROS))
+    }
+
     fn encode(&self) -> Vec<u8> {
         let json = to_json!({
             "id": self.id,
             "status": self.status.name(),
             "name": self.name,
+            "system": self.is_system,
             "table": self.table,
             "table_id": hex(u128::from_be_bytes(self.table_id.0)),
             "created": self.created,
@@ -92,6 +102,8 @@ impl Backup {
             id: text("id")?.to_owned(),
             status: Status::ALL.iter().find(|(_, name)| *name == status)?.0,
             name: text("name")?.to_owned(),
+            // Records of before have no such member.
+            is_system: json.get("system").and_then(Json::as_bool).unwrap_or(false),
             table: text("table")?.to_owned(),
             table_id: TableId(unhex(text("table_id")?)?.to_be_bytes()),
             created: json.get("created")?.as_i64()?,
@@ -172,12 +184,14 @@ impl<C: Coordinator> Store<'_, C> {
         self.own_table(BACKUPS_KEYSPACE, TABLE, &[STATE, DESCRIPTION]).await
     }
 
-    /// Writes the record of a new backup, with the description of its table.
+    /// Writes the record of a new backup, with the description of its table; one that is there stays.
     pub(crate) async fn add_backup(&self, backup: &Backup, description: &Json) -> Result<()> {
         let (table, now) = (self.backups_table().await?, self.now());
         let columns = [(STATE, backup.encode()), (DESCRIPTION, description.to_string().into_bytes())];
-        let mut decide =
-            |_: &ReadPage, ballot: Timestamp| Ok(Some(update(&table, &backup.id, &columns, (ballot, now))));
+        let mut decide = |page: &ReadPage, ballot: Timestamp| {
+            let is_there = !records(&table, page, now)?.is_empty();
+            Ok((!is_there).then(|| update(&table, &backup.id, &columns, (ballot, now))))
+        };
         self.transact_at(&read_command(&table, &backup.id, now), Consistency::Serial, &mut decide).await
     }
 
@@ -251,6 +265,7 @@ mod tests {
                 id: "01764211200000-0badcafe".to_owned(),
                 status,
                 name: "nightly".to_owned(),
+                is_system: status == Status::Available,
                 table: "orders".to_owned(),
                 table_id: TableId([9; 16]),
                 created: 1_764_211_200_000_000,

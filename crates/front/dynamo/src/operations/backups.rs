@@ -45,14 +45,18 @@ pub(super) fn backup_arn<'a>(value: &'a Json, place: &str) -> Result<&'a str> {
 
 /// `BackupDetails`.
 pub(super) fn details(backup: &Backup) -> Json {
-    to_json!({
+    let mut details = to_json!({
         "BackupArn": backup.arn(),
         "BackupName": backup.name,
         "BackupSizeBytes": backup.parts.bytes(),
         "BackupStatus": backup.status.name(),
-        "BackupType": "USER",
+        "BackupType": if backup.is_system { "SYSTEM" } else { "USER" },
         "BackupCreationDateTime": seconds(backup.created),
-    })
+    });
+    if let (Some(expires), Some(members)) = (backup.expires(), details.as_object_mut()) {
+        members.insert("BackupExpiryDateTime".to_owned(), to_json!(seconds(expires)));
+    }
+    details
 }
 
 /// A backup in a list.

@@ -193,9 +193,11 @@ impl<'a> Given<'a> {
     fn of_table(self, table: &ApiTable, named: &'a str) -> Result<Write<'a>> {
         let Self { json, item, is_put } = self;
         let (key, key_item, write) = if is_put {
-            let key = table.key_of_item(&item)?;
+            // A key that does not fit is refused as one of a deletion, unlike that of a PutItem.
+            let key_item = table.key_attributes(&item);
+            let key = table.key(&key_item)?;
             vectors::check(table, None, &item)?;
-            (key, table.key_attributes(&item), RowWrite::Put(item))
+            (key, key_item, RowWrite::Put(item))
         } else {
             (table.key(&item)?, item, RowWrite::Delete)
         };

@@ -114,11 +114,11 @@ impl<C: Coordinator> Dynamo<C> {
         let busy = |text: String| ApiError::new(ErrorKind::ContinuousBackupsUnavailable, text);
         let find = |schema: &Schema| {
             let found = table::find_named(schema, &name).map_err(|_| missing(&name))?;
-            match found.is_restoring() {
-                true => Err(busy(format!(
-                    "Backups have not yet been enabled for table '{name}': it is being created"
-                ))),
-                false => Ok(found),
+            match found.occupation() {
+                Some(what) => {
+                    Err(busy(format!("Backups have not yet been enabled for table '{name}': {what}")))
+                }
+                None => Ok(found),
             }
         };
         if find(&self.schema())?.recovery().days() == days {
@@ -163,8 +163,8 @@ impl<C: Coordinator> Dynamo<C> {
         };
         let schema = self.schema();
         let table = table::find_named(&schema, &source).map_err(|_| missing(&source))?;
-        if table.is_restoring() {
-            return Err(ApiError::new(ErrorKind::TableInUse, format!("Table is being created: {source}")));
+        if let Some(what) = table.occupation() {
+            return Err(ApiError::new(ErrorKind::TableInUse, what));
         }
         self.check_target(&target)?;
         let micros = self.restorable_micros(&schema, &table, wanted)?;

@@ -33,27 +33,45 @@ impl<C: Coordinator> Dynamo<C> {
         self.check_snapshots()?;
         let table = table::find_named(&self.schema(), &name)
             .map_err(|_| ApiError::new(ErrorKind::TableNotFound, format!("Table not found: {name}")))?;
-        if table.is_restoring() {
-            let text = format!("Table is being created: {name}");
-            return Err(ApiError::new(ErrorKind::TableInUse, text));
+        if let Some(what) = table.occupation() {
+            return Err(ApiError::new(ErrorKind::TableInUse, what));
         }
-        let store = self.store();
-        if store.backups().await?.len() >= BACKUPS_MAX {
+        self.check_backups_limit().await?;
+        let (id, created) = self.new_backup_id();
+        let backup = Backup { name: backup_name.to_owned(), ..self.new_backup(&table, (id, created))? };
+        self.begin_backup(&table, &backup).await?;
+        Ok(to_json!({ "BackupDetails": details(&backup) }))
+    }
+
+    /// Refuses one more backup than a cluster has.
+    pub(super) async fn check_backups_limit(&self) -> Result<()> {
+        if self.store().backups().await?.len() >= BACKUPS_MAX {
             let text =
                 format!("There are {BACKUPS_MAX} backups, which is the limit of a cluster: delete some");
             return Err(ApiError::new(ErrorKind::LimitExceeded, text));
         }
-        let backup = self.new_backup(&table, backup_name)?;
-        let mut shown = description(&table, table.status(), self.estimate(&table).await);
+        Ok(())
+    }
+
+    /// The id of a new backup, and its time, microseconds since 1970.
+    pub(super) fn new_backup_id(&self) -> (String, i64) {
+        let clock = self.executor.clock();
+        let (created, number) = (clock.wall_micros(), crc32fast::hash(&clock.random()));
+        (format!("{:014}-{number:08x}", created.div_euclid(1000)), created)
+    }
+
+    /// Writes the record of a backup, which the nodes go by from now on.
+    pub(super) async fn begin_backup(&self, table: &ApiTable, backup: &Backup) -> Result<()> {
+        let mut shown = description(table, table.status(), self.estimate(table).await);
         if let (Some(attribute), Some(members)) = (table.details().expires_by, shown.as_object_mut()) {
             let time_to_live = to_json!({ "AttributeName": attribute, "TimeToLiveStatus": "ENABLED" });
             members.insert("TimeToLiveDescription".to_owned(), time_to_live);
         }
-        store.add_backup(&backup, &shown).await?;
-        Ok(to_json!({ "BackupDetails": details(&backup) }))
+        self.store().add_backup(backup, &shown).await
     }
 
-    fn new_backup(&self, table: &ApiTable, name: &str) -> Result<Backup> {
+    /// A backup without a name, with parts for the nodes of now.
+    pub(super) fn new_backup(&self, table: &ApiTable, (id, created): (String, i64)) -> Result<Backup> {
         let (schema, view) = (self.schema(), self.executor.coordinator().view());
         let keyspace = schema.keyspace(&table.table.keyspace);
         let keyspace = keyspace.ok_or_else(|| {
@@ -63,12 +81,11 @@ impl<C: Coordinator> Dynamo<C> {
             let text = "Ranges of nodes are moving: try again when the topology change has ended";
             return Err(ApiError::new(ErrorKind::InternalServer, text));
         }
-        let clock = self.executor.clock();
-        let (created, number) = (clock.wall_micros(), crc32fast::hash(&clock.random()));
         Ok(Backup {
-            id: format!("{:014}-{number:08x}", created.div_euclid(1000)),
+            id,
             status: Status::Creating,
-            name: name.to_owned(),
+            name: String::new(),
+            is_system: false,
             table: table.name().to_owned(),
             table_id: table.table.id,
             created,

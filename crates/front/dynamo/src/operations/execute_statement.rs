@@ -102,6 +102,19 @@ fn order(
     Ok(direction(range).is_some_and(|(_, is_descending)| *is_descending))
 }
 
+/// Refuses an index that there is not, or that is not read consistently, in the words of statements.
+fn check_index(table: &ApiTable, name: Option<&str>, consistent: bool) -> Result<()> {
+    let Some(name) = name else { return Ok(()) };
+    let is_vector = table.vectors().iter().any(|index| index.name == name);
+    match table.indexes().iter().find(|index| index.name == name) {
+        None if !is_vector => invalid!("The table does not have the specified index"),
+        Some(index) if index.is_global && consistent => {
+            invalid!("Strongly consistent read is not supported on Global Secondary Indexes")
+        }
+        _ => Ok(()),
+    }
+}
+
 impl<C: Coordinator> Dynamo<C> {
     pub(super) async fn execute_statement(&self, request: &Request) -> Result<Reply> {
         let asked = request.capacity()?;
@@ -132,6 +145,7 @@ impl<C: Coordinator> Dynamo<C> {
         (limit, consistent, asked): (Option<usize>, bool, Capacity),
     ) -> Result<Reply> {
         let table = table::find(&self.schema(), &select.table)?;
+        check_index(&table, select.index.as_deref(), consistent)?;
         let (condition, projection) = (select.condition.clone(), select.projection.clone());
         let mut request = PageRequest::of_statement((condition, projection), limit, consistent, asked)
             .of_index(&table, select.index.as_deref(), "Scan")?;

@@ -18,13 +18,13 @@ use crate::error::{ApiError, ErrorKind, Result, invalid};
 use crate::recovery::net::{NetChange, NetChanges};
 use crate::recovery::{MICROS_MAX as RESTORED_MICROS_MAX, unseen};
 use crate::reply::push_member;
-use crate::request::{Capacity, Request, table_name};
+use crate::request::{Request, table_name};
 use crate::streams::position::Position;
 use crate::streams::reader::ShardRead;
 use crate::streams::shard::shard_bits;
 use crate::table::{self, ApiTable, keyspace_name};
 use crate::transfer::data_file::{DataFile, write_manifest};
-use crate::transfer::place::{bucket, parts};
+use crate::transfer::place::{Bucket, bucket, owner, parts};
 use crate::transfer::record::{Kind, Records};
 use crate::transfer::storage::{Files, Folder};
 use crate::transfer::{Failure, Progress, Transfers, seconds, time_text};
@@ -45,7 +45,7 @@ const RESTORED_INTERVAL: Duration = Duration::from_millis(200);
 
 /// The place of an export.
 struct Target {
-    bucket: String,
+    bucket: Bucket,
     /// The parts of the prefix, all of them folders.
     prefix: Vec<String>,
     /// That of the export; empty until there is one.
@@ -53,11 +53,13 @@ struct Target {
 }
 
 impl Target {
-    fn read(request: &Request) -> Result<Self> {
+    fn read(request: &Request, has_service: bool) -> Result<Self> {
         let name = json::read_string(request.required("S3Bucket")?)?;
         let mut prefix = parts("S3Prefix", request.string("S3Prefix")?.unwrap_or_default())?;
         prefix.retain(|part| !part.is_empty());
-        Ok(Self { bucket: bucket(name)?, prefix, id: String::new() })
+        let owner = owner(request.string("S3BucketOwner")?, "s3BucketOwner", has_service)?;
+        let bucket = Bucket { name: bucket(name)?, owner };
+        Ok(Self { bucket, prefix, id: String::new() })
     }
 
     /// The folder of the export.
@@ -90,19 +92,11 @@ impl Format {
         }
     }
 
-    /// The line of an item, by its JSON.
-    fn line(self, item: &str) -> Result<String> {
+    /// The line of an item, by its text in this format.
+    fn line(self, item: &str) -> String {
         match self {
-            Self::Json => Ok(format!("{{\"Item\":{item}}}")),
-            Self::Ion => {
-                let tree = serde_json::from_str(item).map_err(|error| {
-                    ApiError::new(ErrorKind::InternalServer, format!("an item is no JSON: {error}"))
-                })?;
-                let mut line = format!("{} {{Item:", ion::VERSION_MARK);
-                ion::write_item(&json::read_item(&tree)?, &mut line);
-                line.push('}');
-                Ok(line)
-            }
+            Self::Json => format!("{{\"Item\":{item}}}"),
+            Self::Ion => format!("{} {{Item:{item}}}", ion::VERSION_MARK),
         }
     }
 
@@ -259,20 +253,20 @@ impl<C: Coordinator> Dynamo<C> {
             _ => Format::Json,
         };
         let content = self.export_content(request, &table, now)?;
-        let mut target = Target::read(request)?;
+        let mut target = Target::read(request, transfers.files.objects.is_some())?;
         let new = match self.new_transfer(&transfers, Kind::Export, request).await? {
             Ok(new) => new,
             Err(known) => return Ok(to_json!({ "ExportDescription": known.description })),
         };
         target.id.clone_from(&new.id);
         // A link out of the directory is refused at once; a bucket that is not there is found by the export.
-        let folders: Vec<String> = [&target.bucket].into_iter().chain(&target.prefix).cloned().collect();
+        let folders: Vec<String> = [&target.bucket.name].into_iter().chain(&target.prefix).cloned().collect();
         transfers.files.check_way(&folders).await?;
         let mut description = self.begun(&new, &table, now);
         for (name, value) in [
             ("ExportFormat", to_json!(format.name())),
             ("ExportType", to_json!(content.export_type())),
-            ("S3Bucket", to_json!(target.bucket)),
+            ("S3Bucket", to_json!(target.bucket.name)),
         ] {
             description.insert(name.to_owned(), value);
         }
@@ -389,13 +383,13 @@ impl<C: Coordinator> Dynamo<C> {
         output: &mut Output<'_>,
         progress: &mut Progress<'_>,
     ) -> Result<(), Failure> {
-        let request = PageRequest::of_statement((None, None), None, true, Capacity::None);
+        let request = PageRequest::of_export(output.format == Format::Ion);
         let mut start = None;
         loop {
             let read = || Box::pin(self.scan_page(table, (0, 1), start.clone(), &request));
             let page = transfers.retrying(read).await?;
             for item in page.items.iter() {
-                output.add(&output.format.line(item)?).await?;
+                output.add(&output.format.line(item)).await?;
             }
             output.end_page(progress).await?;
             start = page.last;

@@ -13,7 +13,7 @@ use crate::error::{ApiError, Result, invalid};
 use crate::request::{Request, constraint};
 use crate::table::{self, ApiTable, RowWrite};
 use crate::transfer::lines::{Line, Lines, PACKED_AT_ONCE};
-use crate::transfer::place::{bucket, parts};
+use crate::transfer::place::{bucket, owner, parts};
 use crate::transfer::record::{Kind, Records};
 use crate::transfer::storage::Stored;
 use crate::transfer::{Failure, Progress, Transfers, csv};
@@ -56,6 +56,8 @@ enum Format {
 struct Source {
     /// The bucket, the folders of the prefix, and the beginning of names.
     place: Vec<String>,
+    /// The account that must own the bucket.
+    owner: Option<String>,
     format: Format,
     encoding: Encoding,
 }
@@ -100,19 +102,21 @@ fn format(request: &Request) -> Result<Format> {
 }
 
 impl Source {
-    fn read(request: &Request) -> Result<Self> {
+    fn read(request: &Request, has_service: bool) -> Result<Self> {
         let source = Request::part(request.required("S3BucketSource")?)?;
         let Some(name) = source.string("S3Bucket")? else {
             return constraint("null", "s3BucketSource.s3Bucket", "Member must not be null");
         };
         let mut place = vec![bucket(name)?];
         place.extend(parts("S3KeyPrefix", source.string("S3KeyPrefix")?.unwrap_or_default())?);
+        let place_of_owner = "s3BucketSource.s3BucketOwner";
+        let owner = owner(source.string("S3BucketOwner")?, place_of_owner, has_service)?;
         let encoding = match request.one_of("InputCompressionType", &["GZIP", "ZSTD", "NONE"])? {
             Some("GZIP") => Encoding::Gzip,
             Some("ZSTD") => Encoding::Zstd,
             _ => Encoding::Identity,
         };
-        Ok(Self { place, format: format(request)?, encoding })
+        Ok(Self { place, owner, format: format(request)?, encoding })
     }
 }
 
@@ -248,7 +252,7 @@ impl Import<'_, '_> {
 impl<C: Coordinator> Dynamo<C> {
     pub(super) async fn import_table(&self, request: &Request, role: Option<&str>) -> Result<Json> {
         let transfers = self.transfers("ImportTable")?;
-        let source = Source::read(request)?;
+        let source = Source::read(request, transfers.files.objects.is_some())?;
         let creation = Request::part(request.required("TableCreationParameters")?)?;
         let name = creation.table_name()?;
         let new = match self.new_transfer(&transfers, Kind::Import, request).await? {
@@ -295,7 +299,7 @@ impl<C: Coordinator> Dynamo<C> {
         source: &Source,
         progress: &mut Progress<'_>,
     ) -> Result<(), Failure> {
-        let files = transfers.files.list(&source.place).await?;
+        let files = transfers.files.list(&source.place, source.owner.as_deref()).await?;
         let mut import = Import {
             table,
             source,

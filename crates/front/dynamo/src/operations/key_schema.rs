@@ -50,9 +50,7 @@ pub(super) fn definitions(request: &Request) -> Result<Definitions<'_>> {
             );
         }
         if definitions.iter().any(|(known, _)| *known == name) {
-            return invalid!(
-                "One or more parameter values were invalid: Cannot set the AttributeDefinitions of attribute {name} twice"
-            );
+            return invalid!("Attribute Name is duplicated: {name}");
         }
         definitions.push((name, kind));
     }

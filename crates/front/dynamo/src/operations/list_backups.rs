@@ -48,7 +48,10 @@ impl<C: Coordinator> Dynamo<C> {
         let is_wanted = |backup: &Backup| {
             let created = seconds(backup.created);
             backup.status != Status::Deleting
-                && matches!(kind, None | Some("USER" | "ALL"))
+                && matches!(
+                    (kind, backup.is_system),
+                    (Some("ALL"), _) | (None | Some("USER"), false) | (Some("SYSTEM"), true)
+                )
                 && backup.id.as_str() > after
                 && table.as_ref().is_none_or(|table| *table == backup.table)
                 && from.is_none_or(|from| created >= from)

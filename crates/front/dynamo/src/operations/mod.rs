@@ -83,6 +83,7 @@ use crate::Isolation;
 use crate::audit;
 use crate::backup::{SnapshotStore, Worker};
 use crate::canaries::Canaries;
+use crate::constraints;
 use crate::error::{ApiError, ErrorKind, Result};
 use crate::local_nodes::local_nodes;
 use crate::metrics::{ApiFigures, Metrics};
@@ -422,6 +423,7 @@ impl<C: Coordinator> Dynamo<C> {
         let recovered = store.recover(rt, &self.streams, &self.own_host()).await?;
         let recovered = recovered + self.drop_left_pasts().await?;
         let Some(worker) = self.worker() else { return Ok(recovered) };
+        let recovered = recovered + self.go_on_deleting().await?;
         Ok(recovered + store.back_up(&worker).await? + store.restore(rt, &worker).await?)
     }
 
@@ -455,6 +457,7 @@ impl<C: Coordinator> Dynamo<C> {
         let backing_up = async {
             loop {
                 rt.sleep(BACKUPS_INTERVAL).await;
+                report(self.go_on_deleting().await);
                 report(store.back_up(worker).await);
             }
         };
@@ -541,6 +544,7 @@ impl<C: Coordinator> Dynamo<C> {
         host: &str,
         role: Option<&str>,
     ) -> Result<Reply> {
+        constraints::check(operation, request)?;
         if let Some(table) = self.system_table(operation, request)? {
             return Box::pin(self.carry_out_on_system(&table, (operation, request), role)).await;
         }

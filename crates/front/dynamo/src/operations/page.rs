@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use exec::backend::Coordinator;
-use items::{Condition, Item, Projection, Substitutions, item_size, json};
+use items::{Condition, Item, Projection, Substitutions, ion, item_size, json};
 use replica::{Limits, ReadCommand};
 use rt::preempt::Pace;
 use serde_json::{Map, Value as Json, json as to_json};
@@ -43,6 +43,8 @@ pub(super) struct PageRequest {
     index: Option<SecondaryIndex>,
     /// Whether the items of an index are shown with attributes that it does not show.
     fetches: bool,
+    /// Whether the items are texts of Ion, and not of JSON.
+    in_ion: bool,
 }
 
 impl PageRequest {
@@ -96,6 +98,7 @@ impl PageRequest {
             asks_for_all: select == Some("ALL_ATTRIBUTES"),
             index: None,
             fetches: false,
+            in_ion: false,
         })
     }
 
@@ -116,7 +119,13 @@ impl PageRequest {
             asks_for_all: false,
             index: None,
             fetches: false,
+            in_ion: false,
         }
+    }
+
+    /// Every item of a table, as an export has them.
+    pub(super) fn of_export(in_ion: bool) -> Self {
+        Self { in_ion, ..Self::of_statement((None, None), None, true, Capacity::None) }
     }
 
     /// The same of an index of the table, where it is named, for this operation.
@@ -168,7 +177,11 @@ impl PageRequest {
 
     /// Whether all items that are read are shown as they are.
     fn shows_rows(&self) -> bool {
-        self.filter.is_none() && self.projection.is_none() && self.index.is_none() && !self.counts
+        self.filter.is_none()
+            && self.projection.is_none()
+            && self.index.is_none()
+            && !self.counts
+            && !self.in_ion
     }
 
     pub(super) fn index(&self) -> Option<&SecondaryIndex> {
@@ -338,8 +351,8 @@ impl Page {
             self.count += 1;
             if !request.counts {
                 match &request.projection {
-                    Some(projection) => self.items.push(&projection.apply(&item)),
-                    None => self.items.push(narrowed(&item).as_ref().unwrap_or(&item)),
+                    Some(projection) => self.show(request, &projection.apply(&item)),
+                    None => self.show(request, narrowed(&item).as_ref().unwrap_or(&item)),
                 }
             }
         }
@@ -348,6 +361,17 @@ impl Page {
             self.last = Some(keys(&item));
         }
         is_full
+    }
+
+    /// Adds the text of an item.
+    fn show(&mut self, request: &PageRequest, item: &Item) {
+        if request.in_ion {
+            let mut text = String::new();
+            ion::write_item(item, &mut text);
+            self.items.push_text(text);
+        } else {
+            self.items.push(item);
+        }
     }
 
     /// Adds an item that is shown as it is, by its text and size; whether the page ends with it.

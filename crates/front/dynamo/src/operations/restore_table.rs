@@ -54,7 +54,7 @@ fn indexes(request: &Request, backup: &Json, parameter: &str, is_provisioned: bo
         let is_same = |known: &&Json| {
             let same = |name: &str| known.get(name) == index.get(name);
             let vectors = ["VectorAttribute", "SearchSchema", "Dimensions", "DistanceFunction"];
-            same("KeySchema") && vectors.into_iter().all(same)
+            same("KeySchema") && vectors.into_iter().all(same) && is_same_projection(known, index)
         };
         let Some(known) = known.filter(is_same) else {
             return invalid!(
@@ -69,6 +69,17 @@ fn indexes(request: &Request, backup: &Json, parameter: &str, is_provisioned: bo
         out.push(known);
     }
     Ok(out)
+}
+
+/// Whether two indexes show the same attributes; none need be named in an override of a vector index.
+fn is_same_projection(known: &Json, wanted: &Json) -> bool {
+    let of = |index: &Json| {
+        let projection = index.get("Projection")?;
+        let names = projection.get("NonKeyAttributes").and_then(Json::as_array).into_iter().flatten();
+        let names: BTreeSet<String> = names.filter_map(Json::as_str).map(str::to_owned).collect();
+        Some((projection.get("ProjectionType").cloned(), names))
+    };
+    of(wanted).is_none_or(|wanted| Some(wanted) == of(known))
 }
 
 /// The names of the keys of a table or index.

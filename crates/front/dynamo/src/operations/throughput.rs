@@ -70,9 +70,11 @@ impl Subject<'_> {
             let Some(units) = units else { continue };
             if !self.on_demand {
                 let of = self.index.map(|name| format!(" for index: {name}")).unwrap_or_default();
-                return invalid!(
-                    "{WRONG} {name} for {MOST}{of} cannot be specified when the table BillingMode is PROVISIONED"
-                );
+                let when = match self.index {
+                    None if self.is_created => "when table BillingMode is PROVISIONED.",
+                    _ => "when the table BillingMode is PROVISIONED",
+                };
+                return invalid!("{WRONG} {name} for {MOST}{of} cannot be specified {when}");
             }
             *most = match units {
                 // It takes the maximum away.

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use rt::{Disk, DiskError};
 
 use crate::error::{Result, invalid};
+use crate::request::constraint;
 
 /// Bytes of a name of S3's, and of one of a directory.
 const KEY_BYTES_MAX: usize = 1024;
@@ -49,6 +50,32 @@ impl std::fmt::Display for PlaceError {
             Self::Disk(error) => write!(f, "{error}"),
         }
     }
+}
+
+/// A bucket.
+#[derive(Clone, Debug)]
+pub(crate) struct Bucket {
+    pub(crate) name: String,
+    /// The account that must own it, which the service checks.
+    pub(crate) owner: Option<String>,
+}
+
+/// The account that must own a bucket, of which `place` is the member; a folder of the directory has none.
+///
+/// # Errors
+/// When it is no account's id, or the bucket is a folder.
+pub(crate) fn owner(owner: Option<&str>, place: &str, has_service: bool) -> Result<Option<String>> {
+    let Some(owner) = owner else { return Ok(None) };
+    if owner.len() != 12 || !owner.bytes().all(|byte| byte.is_ascii_digit()) {
+        return constraint(owner, place, "Member must satisfy regular expression pattern: [0-9]{12}");
+    }
+    if !has_service {
+        return invalid!(
+            "S3BucketOwner: the folders of alternator_export_directory have no account; it is of buckets of \
+             alternator_export_endpoint"
+        );
+    }
+    Ok(Some(owner.to_owned()))
 }
 
 /// The name of a bucket: that of a folder in the directory.

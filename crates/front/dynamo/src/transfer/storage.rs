@@ -7,7 +7,7 @@ use bytes::Bytes;
 use rt::{File, IoBuf, OpenOptions};
 
 use super::failure::Failure;
-use super::place::{PlaceError, Root};
+use super::place::{Bucket, PlaceError, Root};
 use super::s3::{S3, Upload};
 
 /// Bytes of a file, or of an object, that are read at once.
@@ -17,7 +17,7 @@ const OBJECT_READ_BYTES: usize = 2 << 20;
 /// A folder of a bucket.
 #[derive(Clone, Debug)]
 pub(crate) struct Folder {
-    pub(crate) bucket: String,
+    pub(crate) bucket: Bucket,
     pub(crate) names: Vec<String>,
 }
 
@@ -30,7 +30,7 @@ impl Folder {
 
     /// The folders from the operator's directory down.
     fn path(&self) -> Vec<String> {
-        [&self.bucket].into_iter().chain(&self.names).cloned().collect()
+        [&self.bucket.name].into_iter().chain(&self.names).cloned().collect()
     }
 }
 
@@ -81,14 +81,14 @@ impl Written {
 /// A file that is to be read.
 pub(crate) enum Stored {
     File(PathBuf),
-    Object { bucket: String, key: String },
+    Object { bucket: Rc<Bucket>, key: String },
 }
 
 impl std::fmt::Display for Stored {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::File(path) => path.display().fmt(f),
-            Self::Object { bucket, key } => write!(f, "{bucket}/{key}"),
+            Self::Object { bucket, key } => write!(f, "{}/{key}", bucket.name),
         }
     }
 }
@@ -159,7 +159,7 @@ impl Files {
             let bytes = Bytes::copy_from_slice(bytes);
             return s3.put(&folder.bucket, &folder.key(name), bytes).await.map(drop);
         }
-        self.check_bucket(&folder.bucket).await?;
+        self.check_bucket(&folder.bucket.name).await?;
         let path = self.root.create(&folder.path()).await?.join(name);
         Ok(self.root.disk.write_atomically(path, bytes).await?)
     }
@@ -180,17 +180,19 @@ impl Files {
         Ok(Written::File { file, len: 0 })
     }
 
-    /// The files whose keys begin so, in their order: a bucket, the folders of the prefix, and the beginning of names.
+    /// The files whose keys begin so, in their order: a bucket, whose owner is checked where it has one, the folders of the prefix, and the
+    /// beginning of names.
     ///
     /// # Errors
     /// When there is no such bucket or no such file, or the disk or the service fails.
-    pub(crate) async fn list(&self, place: &[String]) -> Result<Vec<Stored>, Failure> {
+    pub(crate) async fn list(&self, place: &[String], owner: Option<&str>) -> Result<Vec<Stored>, Failure> {
         let (bucket, prefix) =
             place.split_first().map_or(("", place), |(bucket, rest)| (bucket.as_str(), rest));
         let files: Vec<Stored> = match &self.objects {
             Some(s3) => {
-                let found = s3.list(bucket, &prefix.join("/")).await?.into_iter();
-                found.map(|(key, _)| Stored::Object { bucket: bucket.to_owned(), key }).collect()
+                let bucket = Rc::new(Bucket { name: bucket.to_owned(), owner: owner.map(str::to_owned) });
+                let found = s3.list(&bucket, &prefix.join("/")).await?.into_iter();
+                found.map(|(key, _)| Stored::Object { bucket: bucket.clone(), key }).collect()
             }
             None => {
                 self.check_bucket(bucket).await?;

@@ -18,11 +18,13 @@ use rt::{Group, Instant, ListenOptions, Replaceable, Rt};
 use serde_json::{Value as Json, json};
 
 use crate::memory::Memory;
-use crate::node::{done, on_a_node};
+use crate::node::{ask, done, on_a_node};
 use crate::transfers::{ended, export_of, import_into, items};
 use crate::{api, create};
 
 const ADDRESS: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 9000);
+/// The account that owns the bucket.
+const OWNER: &str = "111122223333";
 /// Keys of a page of a list.
 const PAGE: usize = 2;
 
@@ -66,6 +68,9 @@ impl S3 {
         let signed = request.headers()["authorization"].to_str().unwrap();
         assert!(signed.contains("Credential=key/") && signed.contains("/there/s3/aws4_request"), "{signed}");
         assert!(signed.contains("host;") && signed.contains("x-amz-content-sha256;x-amz-date"), "{signed}");
+        if request.headers().get("x-amz-expected-bucket-owner").is_some_and(|owner| *owner != *OWNER) {
+            return refused(403, "AccessDenied");
+        }
         if let Some((status, code)) = fault(self.requests, request.method(), query) {
             return refused(status, code);
         }
@@ -288,5 +293,43 @@ fn buckets_keys_and_services_that_are_not_there_are_named() {
         let begun = done(&api, "ImportTable", &import_into("target", "nothing/")).await;
         let import = ended(&rt, &api, &begun["ImportTableDescription"]["ImportArn"]).await;
         assert_eq!(import["FailureCode"], "S3NoSuchKey", "{import}");
+    });
+}
+
+#[test]
+fn a_bucket_of_another_owner_is_not_used() {
+    on_a_node(|rt| async move {
+        rt.disk().create_dir_all("/records").await.unwrap();
+        let (s3, api) = (start(&rt, healthy).await, with_objects(&rt));
+        create(&api, "source", None);
+        let item = json!({ "TableName": "source", "Item": { "p": { "S": "a" } } });
+        done(&api, "PutItem", &item).await;
+        let mut request = export_of("source");
+        request["S3BucketOwner"] = json!("999988887777");
+        let export = exported(&rt, &api, &request).await;
+        assert_eq!(export["FailureCode"], "S3AccessDenied", "{export}");
+        assert!(s3.borrow().objects.is_empty());
+        request["S3BucketOwner"] = json!(OWNER);
+        let export = exported(&rt, &api, &request).await;
+        assert_eq!((&export["ExportStatus"], &export["S3BucketOwner"]), (&json!("COMPLETED"), &json!(OWNER)));
+        let prefix = export["ExportManifest"].as_str().unwrap().replace("manifest-summary.json", "data/");
+        for (owner, status) in [("999988887777", "FAILED"), (OWNER, "COMPLETED")] {
+            let mut request = import_into(&format!("of{owner}"), &prefix);
+            let parameters = &mut request["TableCreationParameters"];
+            parameters["AttributeDefinitions"] = json!([{ "AttributeName": "p", "AttributeType": "S" }]);
+            parameters["KeySchema"] = json!([{ "AttributeName": "p", "KeyType": "HASH" }]);
+            request["S3BucketSource"]["S3BucketOwner"] = json!(owner);
+            let begun = done(&api, "ImportTable", &request).await;
+            let import = ended(&rt, &api, &begun["ImportTableDescription"]["ImportArn"]).await;
+            assert_eq!(import["ImportStatus"], status, "{import}");
+        }
+        request["S3BucketOwner"] = json!("me");
+        let (status, refused) = ask(&api, "ExportTableToPointInTime", &request).await;
+        assert_eq!(status, 400);
+        assert!(refused["message"].as_str().unwrap().contains("at 's3BucketOwner'"), "{refused}");
+        let folders = api.clone().with_export_directory(&rt, "/records".into(), None);
+        request["S3BucketOwner"] = json!(OWNER);
+        let (_, refused) = ask(&folders, "ExportTableToPointInTime", &request).await;
+        assert!(refused["message"].as_str().unwrap().starts_with("S3BucketOwner: the folders"), "{refused}");
     });
 }

@@ -12,6 +12,7 @@ use mutation::{DecoratedKey, DeletionTime, PartitionUpdate};
 use rt::{Group, Instant, Rt};
 use serde_json::{Value as Json, json};
 
+use crate::backups::{indexed, overrides, with, wrong_overrides};
 use crate::memory::{Memory, START_SECONDS};
 use crate::node::{self, on_a_node, on_a_node_by};
 
@@ -714,6 +715,30 @@ fn ion_goes_out_and_comes_back() {
                 "{ended}"
             );
             assert_eq!(node.items(table).await, items);
+        }
+    });
+}
+
+#[test]
+fn overrides_are_those_of_the_restored_table() {
+    on_a_node(|rt| async move {
+        let node = Node::new(&rt, &Memory::new(), Isolation::Always);
+        node.done("CreateTable", indexed("books")).await;
+        node.recovery("books", json!({ "PointInTimeRecoveryEnabled": true })).await;
+        rt.sleep(Duration::from_secs(60)).await;
+        let plain = |target: &str| json!({ "SourceTableName": "books", "TargetTableName": target, "UseLatestRestorableTime": true });
+        for (at, (more, expected)) in overrides().into_iter().enumerate() {
+            let target = format!("target{at}");
+            node.done("RestoreTableToPointInTime", with(plain(&target), &more)).await;
+            let shown = node.done("DescribeTable", json!({ "TableName": target })).await;
+            for (pointer, value) in expected {
+                let found = shown["Table"].pointer(pointer).unwrap_or(&Json::Null);
+                assert_eq!(*found, value, "{more}: {pointer}");
+            }
+        }
+        for (more, text) in wrong_overrides() {
+            let (name, found) = node.refused("RestoreTableToPointInTime", with(plain("wrong"), &more)).await;
+            assert!(found.contains(text), "{more}: {name} {found}");
         }
     });
 }

@@ -19,9 +19,9 @@ use crate::{body_of, call, ready, shown};
 
 /// A clock that can be set forward.
 #[derive(Default)]
-struct SetClock {
+pub struct SetClock {
     inner: TestClock,
-    ahead_seconds: Rc<Cell<i64>>,
+    pub ahead_seconds: Rc<Cell<i64>>,
 }
 
 impl Clock for SetClock {
@@ -452,5 +452,30 @@ fn shards_are_listed_behind_any_name() {
         let described = api.call("DescribeStream", &request);
         let shards = described["StreamDescription"]["Shards"].as_array().expect("shards");
         assert_eq!(shards.len(), left, "{name}");
+    }
+}
+
+#[test]
+fn shards_have_no_children() {
+    let api = Api::new(Isolation::Always);
+    api.create("childless", "KEYS_ONLY");
+    let arn = api.arn("childless");
+    let shard = api.shards(&arn)[0]["ShardId"].clone();
+    let asked = |filter: Json| {
+        let answer =
+            call(&api.api, "DescribeStream", &json!({ "StreamArn": arn, "ShardFilter": filter }).to_string());
+        (answer.status, answer.body)
+    };
+    let (status, body) = asked(json!({ "Type": "CHILD_SHARDS", "ShardId": shard }));
+    let described: Json = serde_json::from_str(&body).expect("JSON");
+    assert_eq!((status, &described["StreamDescription"]["Shards"]), (200, &json!([])), "{body}");
+    for (filter, error) in [
+        (json!({ "Type": "PARENTS", "ShardId": shard }), "shardFilter.type"),
+        (json!({ "ShardId": shard }), "Type must be specified"),
+        (json!({ "Type": "CHILD_SHARDS" }), "shardId"),
+        (json!({ "Type": "CHILD_SHARDS", "ShardId": "shardId-00000000000000000000-00000000" }), "not found"),
+    ] {
+        let (status, body) = asked(filter);
+        assert!(status == 400 && body.contains(error), "{error}: {body}");
     }
 }

@@ -240,3 +240,32 @@ fn bytes_are_found_in_bytes_in_linear_time() {
     assert!(!condition.holds(&item));
     assert!(begun.elapsed() < std::time::Duration::from_secs(30), "{:?}", begun.elapsed());
 }
+
+/// As AWS counts them.
+#[test]
+fn numbers_have_the_sizes_that_items_count() {
+    for (text, size) in [
+        ("0", 1),
+        ("-0", 1),
+        ("1", 2),
+        ("12", 2),
+        ("123", 3),
+        ("1234", 3),
+        ("12345678901234567890123456789012345678", 20),
+        ("100", 2),
+        ("1010", 3),
+        ("0.0000001", 2),
+        ("1E125", 2),
+        ("1E-100", 2),
+        ("15", 2),
+        ("1.5", 3),
+        ("1.234", 4),
+        ("3.14159", 5),
+        ("123456", 4),
+        ("100.5", 4),
+        ("0.15", 2),
+        ("-42", 3),
+    ] {
+        assert_eq!(number(text).size(), size, "{text}");
+    }
+}

@@ -13,6 +13,7 @@ use super::connection::{Connection, ObjectStore, Response};
 use super::xml;
 use crate::signature::{Signed, Signer, basic, escaped, sha256_in_steps};
 use crate::transfer::failure::Failure;
+use crate::transfer::place::Bucket;
 
 /// How often a request is tried again, and the pause before the first time; it grows.
 const RETRIES_MAX: u32 = 6;
@@ -27,7 +28,7 @@ const OBJECTS_MAX: usize = 50_000;
 /// A request.
 pub(super) struct Call<'a> {
     pub(super) method: Method,
-    pub(super) bucket: &'a str,
+    pub(super) bucket: &'a Bucket,
     /// Empty for the bucket itself.
     pub(super) key: &'a str,
     pub(super) query: &'a [(&'a str, &'a str)],
@@ -37,7 +38,7 @@ pub(super) struct Call<'a> {
 }
 
 impl<'a> Call<'a> {
-    pub(super) fn new(method: Method, bucket: &'a str, key: &'a str) -> Self {
+    pub(super) fn new(method: Method, bucket: &'a Bucket, key: &'a str) -> Self {
         Self { method, bucket, key, query: &[], range: None, body: Bytes::new() }
     }
 
@@ -67,13 +68,13 @@ impl S3 {
     }
 
     /// Writes a small object.
-    pub(crate) async fn put(&self, bucket: &str, key: &str, bytes: Bytes) -> Result<String, Failure> {
+    pub(crate) async fn put(&self, bucket: &Bucket, key: &str, bytes: Bytes) -> Result<String, Failure> {
         let answer = self.call(&Call { body: bytes, ..Call::new(Method::PUT, bucket, key) }).await?;
         Ok(etag(&answer))
     }
 
     /// The objects whose keys begin so, in the order of their keys, with their lengths.
-    pub(crate) async fn list(&self, bucket: &str, prefix: &str) -> Result<Vec<(String, u64)>, Failure> {
+    pub(crate) async fn list(&self, bucket: &Bucket, prefix: &str) -> Result<Vec<(String, u64)>, Failure> {
         let (mut found, mut after) = (Vec::new(), None::<String>);
         loop {
             let mut query = vec![("encoding-type", "url"), ("list-type", "2"), ("prefix", prefix)];
@@ -101,7 +102,7 @@ impl S3 {
     /// Bytes of an object from a position on, at most so many; none behind its end.
     pub(crate) async fn read(
         &self,
-        (bucket, key): (&str, &str),
+        (bucket, key): (&Bucket, &str),
         position: u64,
         len: usize,
     ) -> Result<Bytes, Failure> {
@@ -176,7 +177,7 @@ impl S3 {
 
     /// The request with its signature.
     fn request(&self, call: &Call<'_>, body_hash: &str) -> Result<Request<Full<Bytes>>, Failure> {
-        let path = format!("/{}/{}", call.bucket, call.key);
+        let path = format!("/{}/{}", call.bucket.name, call.key);
         let path = path.strip_suffix('/').filter(|_| call.key.is_empty()).unwrap_or(&path);
         let query: Vec<String> =
             call.query.iter().map(|(name, value)| format!("{}={}", escaped(name), escaped(value))).collect();
@@ -190,6 +191,9 @@ impl S3 {
         add(HOST, &self.store.authority)?;
         add(HeaderName::from_static("x-amz-date"), &time)?;
         add(HeaderName::from_static("x-amz-content-sha256"), body_hash)?;
+        if let Some(owner) = &call.bucket.owner {
+            add(HeaderName::from_static("x-amz-expected-bucket-owner"), owner)?;
+        }
         if let Some((first, len)) = call.range {
             add(RANGE, &format!("bytes={first}-{}", first + len as u64 - 1))?;
         }
@@ -220,7 +224,7 @@ fn refused(status: u16, code: &str, message: &str, call: &Call<'_>) -> Failure {
         (_, 401 | 403) => "S3AccessDenied",
         _ => "InternalServerError",
     };
-    Failure::new(known, format!("{} {}/{}: {code}: {message}", call.method, call.bucket, call.key))
+    Failure::new(known, format!("{} {}/{}: {code}: {message}", call.method, call.bucket.name, call.key))
 }
 
 pub(super) fn unexpected(what: &str) -> Failure {

@@ -8,6 +8,7 @@ use hyper::Method;
 use super::client::{Call, S3, etag, unexpected};
 use super::xml;
 use crate::transfer::failure::Failure;
+use crate::transfer::place::Bucket;
 
 /// Bytes of a part: the fewest that S3 allows of any but the last.
 const PART_BYTES: usize = 5 << 20;
@@ -15,7 +16,7 @@ const PART_BYTES: usize = 5 << 20;
 /// An object that is being written.
 pub(crate) struct Upload {
     s3: Rc<S3>,
-    bucket: String,
+    bucket: Bucket,
     key: String,
     /// The bytes of the next part.
     next: BytesMut,
@@ -26,8 +27,8 @@ pub(crate) struct Upload {
 }
 
 impl Upload {
-    pub(crate) fn new(s3: Rc<S3>, bucket: &str, key: &str) -> Self {
-        let (bucket, key) = (bucket.to_owned(), key.to_owned());
+    pub(crate) fn new(s3: Rc<S3>, bucket: &Bucket, key: &str) -> Self {
+        let (bucket, key) = (bucket.clone(), key.to_owned());
         Self { s3, bucket, key, next: BytesMut::new(), id: None, parts: Vec::new() }
     }
 
@@ -95,7 +96,7 @@ impl Upload {
         if let Err(failure) = self.s3.call(&call).await {
             tracing::warn!(
                 "parts of {}/{} are left in the service: {}",
-                self.bucket,
+                self.bucket.name,
                 self.key,
                 failure.message
             );
