@@ -1,7 +1,8 @@
 //! Checker: in the end the log of a table whose changes are captured, replayed, is the table, through every node, and its rows are where readers
-//! look for them. The table and its clients are those of the views.
+//! look for them; and a node that is asked to verify the log finds the same. The table and its clients are those of the views.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use wire::Consistency;
@@ -11,6 +12,8 @@ use crate::cluster::clients::views::shown;
 use crate::cluster::director::ClusterDirector;
 use crate::cluster::models::changes::{Generation, Logged, logged, misplaced, problem, stream_ids};
 use crate::cluster::models::views::TABLE;
+use crate::cluster::node::REST_PORT;
+use crate::rest;
 use crate::statement::Query;
 
 /// How long the log may take in a quiescent phase: rows that were to be delivered are tried again after a while.
@@ -57,5 +60,31 @@ pub(crate) async fn check(director: &mut ClusterDirector) -> Result<(), String> 
             director.rt.sleep(Duration::from_secs(5)).await;
         }
     }
-    Ok(())
+    verify(director).await
+}
+
+/// Has the first node compare the table with its log.
+async fn verify(director: &ClusterDirector) -> Result<(), String> {
+    let Some(nth) = director.present().first().copied() else { return Ok(()) };
+    let server = SocketAddr::new(director.ip(nth), REST_PORT);
+    let path = format!("/torc/cdc_checks/{}", TABLE.replace('.', "/"));
+    let failed = |answer: String| format!("node {nth} does not verify the log of {TABLE}: {answer}");
+    let begun = director.sim.now();
+    let id = rest::call(&director.rt, server, "POST", &path).await.map_err(failed)?;
+    let id = format!("\"id\":{},", rest::body(&id));
+    loop {
+        let all = rest::get(&director.rt, server, "/torc/cdc_checks").await.map_err(failed)?;
+        let found = rest::body(&all).split("},{").find(|check| check.contains(&id));
+        let check = found.ok_or_else(|| failed(all.clone()))?;
+        let has = |text: &str| check.contains(text);
+        match has("\"state\":\"RUNNING\"") {
+            true if director.sim.now() - begun < TIME_MAX => director.rt.sleep(Duration::from_secs(1)).await,
+            true => return Err(failed(format!("it does not end: {check}"))),
+            false => {
+                let is_verified = has("\"state\":\"FINISHED\"")
+                    && ["unlogged", "unapplied", "unsettled"].iter().all(|it| has(&format!("\"{it}\":0")));
+                return if is_verified { Ok(()) } else { Err(failed(check.to_owned())) };
+            }
+        }
+    }
 }
