@@ -1,4 +1,4 @@
-//! Begins and ends checks of derived tables (`derived_checks`), and reads for them: in pages, at ALL, again when replicas do not answer.
+//! The reads of checks of derived tables (`derived_checks`): in pages, at ALL, again when replicas do not answer.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -6,15 +6,11 @@ use std::time::Duration;
 
 use mutation::{Clustering, DecoratedKey, PartitionRange, RingPosition, Row, Seconds};
 use replica::{Limits, Partitions, ReadCommand, ReadPage};
-use rt::{Group, Instant};
+use rt::Instant;
 use schema::{Table, TableId};
 use topology::TokenRange;
 
-use crate::derived_checks::{
-    Check, CheckState, CheckedTokens, DerivedCheck, DerivedCheckError, DerivedCheckStatus,
-};
-use crate::log_check_run::LogCheckRun;
-use crate::view_check_run::ViewCheckRun;
+use crate::derived_checks::{Check, CheckState, CheckedTokens};
 use crate::{Consistency, Coordinator, RequestError};
 
 /// Rows that are read at once, and bytes.
@@ -33,52 +29,6 @@ pub(crate) enum Stop {
     Failed(String),
 }
 
-impl Coordinator {
-    /// Begins a check of a view or of a log of changes in the background; its number.
-    ///
-    /// # Errors
-    /// When there is no such table, too many checks run, or the node stops.
-    pub fn begin_derived_check(&self, wanted: DerivedCheck) -> Result<u64, DerivedCheckError> {
-        let is_log = self.schema().table_by_id(wanted.derived).is_some_and(|table| table.is_cdc_log());
-        let rt = self.context().rt();
-        let (check, task) = match is_log {
-            true => {
-                let run = LogCheckRun::new(self, wanted)?;
-                let check = self.remember(&run.reads)?;
-                (check, rt.spawn(Group::Maintenance, async move { run.reads.end(run.all().await) }))
-            }
-            false => {
-                let run = ViewCheckRun::new(self, wanted)?;
-                let check = self.remember(&run.reads)?;
-                (check, rt.spawn(Group::Maintenance, async move { run.reads.end(run.all().await) }))
-            }
-        };
-        check.run_as(task);
-        let id = check.status_mut().id;
-        Ok(id)
-    }
-
-    fn remember(&self, reads: &CheckReads) -> Result<Rc<Check>, DerivedCheckError> {
-        self.operations().derived_checks.add(reads.check.clone())?;
-        Ok(reads.check.clone())
-    }
-
-    /// Ends the checks that run, wherever they are, and begins none any more. To be called before the shards take no more requests.
-    pub async fn stop_derived_checks(&self) {
-        self.operations().derived_checks.stop().await;
-    }
-
-    /// The checks that run, and the last ones that have ended.
-    pub fn derived_checks(&self) -> Vec<DerivedCheckStatus> {
-        self.operations().derived_checks.statuses(self.context().rt().now())
-    }
-
-    /// Has a check end after the page at which it is; whether there is one of that number.
-    pub fn cancel_derived_check(&self, id: u64) -> bool {
-        self.operations().derived_checks.cancel(id)
-    }
-}
-
 /// The reads of a check under way.
 pub(crate) struct CheckReads {
     pub(crate) coordinator: Coordinator,
@@ -94,7 +44,7 @@ impl CheckReads {
     }
 
     /// The check has ended.
-    fn end(&self, outcome: Result<(), Stop>) {
+    pub(crate) fn end(&self, outcome: Result<(), Stop>) {
         let ended = match outcome {
             Ok(()) => CheckState::Finished,
             Err(Stop::Cancelled) => CheckState::Cancelled,
@@ -107,6 +57,8 @@ impl CheckReads {
     pub(crate) fn ranges(&self, base: &Table, tokens: CheckedTokens) -> Result<Vec<TokenRange>, Stop> {
         let placement = self.coordinator.context().maps().placement_of(base);
         let (copies, _) = placement.map_err(|error| Stop::Failed(error.to_string()))?;
+        let is_straight = !matches!(tokens, CheckedTokens::Between(range) if range.after >= range.upto);
+        assert!(is_straight, "tokens of a request are in order");
         Ok(match tokens {
             CheckedTokens::Between(range) => vec![range],
             CheckedTokens::All => vec![TokenRange { after: i64::MIN, upto: i64::MAX }],
@@ -116,6 +68,7 @@ impl CheckReads {
 
     /// The command that reads the live rows of a range in pages.
     pub(crate) fn page_of(table: &Arc<Table>, part: TokenRange) -> ReadCommand {
+        assert!(part.after < part.upto, "a part has a token");
         // No partition has the smallest token, so that `after` may be it.
         let range = PartitionRange {
             start: RingPosition::AfterToken(part.after),
@@ -150,6 +103,7 @@ impl CheckReads {
 
     /// Reads from all replicas.
     pub(crate) async fn read(&self, command: &ReadCommand) -> Result<ReadPage, Stop> {
+        assert!(command.bypass_cache, "a check leaves the row cache as it is");
         let rt = self.coordinator.context().rt();
         let mut tries = 1;
         loop {
@@ -203,5 +157,6 @@ pub(crate) fn straight(ranges: &[TokenRange]) -> Vec<TokenRange> {
     }
     straight.retain(|range| range.after < range.upto);
     straight.sort();
+    assert!(straight.len() <= ranges.len() * 2, "a range goes around the ring's end once");
     straight
 }

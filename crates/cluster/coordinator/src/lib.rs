@@ -21,6 +21,7 @@ mod coordinator;
 mod counter;
 mod covering;
 mod derived;
+mod derived_check_run;
 mod derived_checks;
 mod error;
 mod fence;

@@ -88,6 +88,7 @@ impl LogCheckRun {
                 match self.differences(range, bytes_max, true).await? {
                     Some(found) => self.settle(range, found).await?,
                     None => {
+                        assert!(width > 1, "one token is not halved");
                         let middle = (i128::from(range.after) + width / 2) as i64;
                         ranges.push(TokenRange { after: middle, upto: range.upto });
                         ranges.push(TokenRange { after: range.after, upto: middle });
@@ -104,6 +105,7 @@ impl LogCheckRun {
         let schema = self.reads.coordinator.schema();
         let vnodes = schema.cdc_generations().last().map_or(&[][..], |generation| &generation.vnodes);
         let mut parts = Vec::new();
+        assert!(vnodes.windows(2).all(|two| two[0].upto < two[1].upto), "ranges of streams rise");
         for range in straight(ranges) {
             let TokenRange { mut after, upto } = range;
             for vnode in vnodes.iter().filter(|vnode| range.after < vnode.upto && vnode.upto < upto) {
@@ -312,6 +314,8 @@ impl Comparison<'_> {
 
     /// Compares replayed rows that the base does not have, up to one that it has.
     fn absent(&mut self, walk: &mut Walk, upto: Option<&Clustering>) {
+        let replayed = walk.replayed.as_ref().map_or(0, |update| update.rows().len());
+        assert!(walk.next <= replayed, "a replayed row is compared once");
         while let Some(row) = walk.replayed.as_ref().and_then(|update| update.rows().get(walk.next))
             && upto.is_none_or(|upto| row.clustering < *upto)
         {

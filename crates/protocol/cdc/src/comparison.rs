@@ -26,13 +26,13 @@ pub struct Window {
     pub upto: Timestamp,
 }
 
-/// Something that a row says: its mark, a cell, or an element.
+/// A place in a row: its mark, a cell, or an element.
 type Place<'a> = (Option<ColumnId>, &'a [u8]);
 /// Timestamp and value.
 type Said<'a> = (Timestamp, &'a [u8]);
 
-/// Compares a row of the base as clients see it at `now` (none: there is no live row) with what its log says of the partition. `clustering` is none for the
-/// static row.
+/// Compares a row of the base as clients see it at `now` (none: there is no live row) with the changes of its partition that the log has. `clustering` is
+/// none for the static row.
 pub fn compare(
     table: &Table,
     replayed: Option<&PartitionUpdate>,

@@ -1,5 +1,7 @@
 //! Rows of a log as the writes that they were derived from, merged by partition of the base: the inverse of [`Log::changes`].
 
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -27,8 +29,8 @@ pub struct UnreadableRow {
     pub reason: String,
 }
 
-/// The writes that the rows of a log were derived from, merged by partition. Of an expiring cell the expiry counts from the timestamp of the write, as
-/// far as the log tells; images are left out.
+/// The writes that the rows of a log were derived from, merged by partition. Of an expiring cell the expiry counts from the timestamp of the write,
+/// for the log has no other; images are left out.
 #[derive(Debug)]
 pub struct Replay<'a> {
     log: &'a Log,

@@ -566,7 +566,8 @@ fn plain(text: &str) -> Option<f64> {
 
 fn retry(property: &Property) -> Result<SpeculativeRetry> {
     let text = string(property)?;
-    let refused = || config(format!("Invalid value {} for option '{}'", shown(text), property.name));
+    // Both options are of one kind, and Cassandra names the first.
+    let refused = || config(format!("Invalid value {} for option 'speculative_retry'", shown(text)));
     let upper = text.to_uppercase();
     if upper == "NEVER" || upper == "NONE" {
         return Ok(SpeculativeRetry::Never);
@@ -585,9 +586,8 @@ fn retry(property: &Property) -> Result<SpeculativeRetry> {
             return Ok(p);
         }
         config(format!(
-            "Invalid value {} for PERCENTILE option '{}': must be between (0.0 and 100.0)",
-            shown(text),
-            property.name
+            "Invalid value {} for PERCENTILE option 'speculative_retry': must be between (0.0 and 100.0)",
+            shown(text)
         ))
     };
     if let Some(p) = percentile(&upper) {

@@ -1,5 +1,5 @@
 //! Checker: in the end the log of a table whose changes are captured, replayed, is the table, through every node, and its rows are where readers
-//! look for them; and a node that is asked to verify the log finds the same. The table and its clients are those of the views.
+//! look for them; and a node verifies the log with the same result. The table and its clients are those of the views.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
