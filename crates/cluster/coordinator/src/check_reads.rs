@@ -7,7 +7,7 @@ use std::time::Duration;
 use mutation::{Clustering, DecoratedKey, PartitionRange, RingPosition, Row, Seconds};
 use replica::{Limits, Partitions, ReadCommand, ReadPage};
 use rt::Instant;
-use schema::{Table, TableId};
+use schema::{Schema, Table, TableId};
 use topology::TokenRange;
 
 use crate::derived_checks::{Check, CheckState, CheckedTokens};
@@ -36,11 +36,17 @@ pub(crate) struct CheckReads {
     pub(crate) check: Rc<Check>,
 }
 
+/// A derived table and its base; none when either is gone.
+pub(crate) fn with_base(schema: &Schema, derived: TableId) -> Option<(&Arc<Table>, &Arc<Table>)> {
+    let table = schema.table_by_id(derived)?;
+    Some((table, schema.table_by_id(table.derivation.as_ref()?.base())?))
+}
+
 impl CheckReads {
     /// For a new check of a table.
-    pub(crate) fn new(coordinator: &Coordinator, derived: TableId) -> Self {
+    pub(crate) fn new(coordinator: &Coordinator, derived: &Table) -> Self {
         let check = Rc::new(Check::new(derived, coordinator.context().rt().now()));
-        Self { coordinator: coordinator.clone(), derived, check }
+        Self { coordinator: coordinator.clone(), derived: derived.id, check }
     }
 
     /// The check has ended.

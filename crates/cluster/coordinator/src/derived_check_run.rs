@@ -2,10 +2,9 @@
 
 use std::rc::Rc;
 
-use rt::Group;
+use rt::{Group, LocalBoxFuture};
 
 use crate::Coordinator;
-use crate::check_reads::CheckReads;
 use crate::derived_checks::{Check, DerivedCheck, DerivedCheckError, DerivedCheckStatus};
 use crate::log_check_run::LogCheckRun;
 use crate::view_check_run::ViewCheckRun;
@@ -17,27 +16,19 @@ impl Coordinator {
     /// When there is no such table, too many checks run, or the node stops.
     pub fn begin_derived_check(&self, wanted: DerivedCheck) -> Result<u64, DerivedCheckError> {
         let is_log = self.schema().table_by_id(wanted.derived).is_some_and(|table| table.is_cdc_log());
-        let rt = self.context().rt();
-        let (check, task) = match is_log {
+        let (check, run): (Rc<Check>, LocalBoxFuture<()>) = match is_log {
             true => {
                 let run = LogCheckRun::new(self, wanted)?;
-                let check = self.remember(&run.reads)?;
-                (check, rt.spawn(Group::Maintenance, async move { run.reads.end(run.all().await) }))
+                (run.reads.check.clone(), Box::pin(async move { run.reads.end(run.all().await) }))
             }
             false => {
                 let run = ViewCheckRun::new(self, wanted)?;
-                let check = self.remember(&run.reads)?;
-                (check, rt.spawn(Group::Maintenance, async move { run.reads.end(run.all().await) }))
+                (run.reads.check.clone(), Box::pin(async move { run.reads.end(run.all().await) }))
             }
         };
-        check.run_as(task);
-        let id = check.status_mut().id;
+        let id = self.operations().derived_checks.add(check.clone())?;
+        check.run_as(self.context().rt().spawn(Group::Maintenance, run));
         Ok(id)
-    }
-
-    fn remember(&self, reads: &CheckReads) -> Result<Rc<Check>, DerivedCheckError> {
-        self.operations().derived_checks.add(reads.check.clone())?;
-        Ok(reads.check.clone())
     }
 
     /// Ends the checks that run, wherever they are, and begins none any more. To be called before the shards take no more requests.

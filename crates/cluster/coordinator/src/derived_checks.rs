@@ -9,7 +9,7 @@ use std::time::Duration;
 use cdc::Divergence;
 use mutation::{Clustering, DecoratedKey, Timestamp};
 use rt::{Instant, Task};
-use schema::TableId;
+use schema::{Table, TableId};
 use topology::TokenRange;
 use views::Difference;
 
@@ -104,6 +104,8 @@ pub struct DerivedCheckStatus {
     pub id: u64,
     /// The view, or the log.
     pub derived: TableId,
+    /// Whether that is a log, also when it has been dropped since.
+    pub is_log: bool,
     /// Whether it has ended, and how.
     pub state: CheckState,
     /// Parts of the ring that it has gone over.
@@ -137,10 +139,11 @@ pub struct DerivedCheckStatus {
 }
 
 impl DerivedCheckStatus {
-    fn new(derived: TableId) -> Self {
+    fn new(derived: &Table) -> Self {
         Self {
             id: 0,
-            derived,
+            derived: derived.id,
+            is_log: derived.is_cdc_log(),
             state: CheckState::Running,
             parts_done: 0,
             parts: 0,
@@ -258,7 +261,7 @@ pub(crate) struct Check {
 }
 
 impl Check {
-    pub(crate) fn new(derived: TableId, began: Instant) -> Self {
+    pub(crate) fn new(derived: &Table, began: Instant) -> Self {
         let status = RefCell::new(DerivedCheckStatus::new(derived));
         Self { status, is_cancelled: Cell::new(false), began, task: RefCell::default() }
     }

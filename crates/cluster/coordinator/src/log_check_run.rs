@@ -15,7 +15,7 @@ use schema::Table;
 use topology::TokenRange;
 
 use crate::Coordinator;
-use crate::check_reads::{CheckReads, LOOKS, Stop, straight};
+use crate::check_reads::{CheckReads, LOOKS, Stop, straight, with_base};
 use crate::derived_checks::{DerivedCheck, DerivedCheckError, FoundDifference, FoundKind};
 
 /// Memory of the changes that are compared at once, in bytes.
@@ -63,16 +63,13 @@ impl LogCheckRun {
     /// When there is no such log, its base is gone, or it has no values.
     pub(crate) fn new(coordinator: &Coordinator, wanted: DerivedCheck) -> Result<Self, DerivedCheckError> {
         let schema = coordinator.schema();
-        let table = schema.table_by_id(wanted.derived).filter(|table| table.is_cdc_log());
-        let derivation = table.and_then(|table| Some((table, table.derivation.as_ref()?)));
-        let (table, derivation) = derivation.ok_or(DerivedCheckError::NoLog)?;
-        let base = schema.table_by_id(derivation.base()).ok_or(DerivedCheckError::NoLog)?;
+        let found = with_base(&schema, wanted.derived).filter(|(table, _)| table.is_cdc_log());
+        let (table, base) = found.ok_or(DerivedCheckError::NoLog)?;
         if base.options.cdc.keys_only {
             return Err(DerivedCheckError::KeysOnly);
         }
         let log = Log::new(base, table.clone()).map_err(|_| DerivedCheckError::NoLog)?;
-        let reads = CheckReads::new(coordinator, wanted.derived);
-        Ok(Self { reads, wanted, base: base.clone(), log })
+        Ok(Self { reads: CheckReads::new(coordinator, table), wanted, base: base.clone(), log })
     }
 
     /// Goes over all tokens.
@@ -146,9 +143,14 @@ impl LogCheckRun {
                 continue;
             }
             for (place, vnode) in generation.vnodes.iter().enumerate() {
-                let own = TokenRange { after: generation.after(place), upto: vnode.upto };
-                let meets = |part: &TokenRange| part.after < range.upto && range.after < part.upto;
-                if straight(&[own]).iter().any(meets) {
+                let after = generation.after(place);
+                let (from_below, from_above) = (after < range.upto, range.after < vnode.upto);
+                // The first goes around the ring's end.
+                let meets = match after < vnode.upto {
+                    true => from_below && from_above,
+                    false => from_below || from_above,
+                };
+                if meets {
                     streams.extend(streams_of(generation, place));
                 }
             }

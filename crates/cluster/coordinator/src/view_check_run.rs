@@ -15,7 +15,7 @@ use topology::TokenRange;
 use views::{Difference, View};
 
 use crate::Coordinator;
-use crate::check_reads::{CheckReads, LOOKS, Stop, TIMEOUT, straight};
+use crate::check_reads::{CheckReads, LOOKS, Stop, TIMEOUT, straight, with_base};
 use crate::derived_checks::{DerivedCheck, DerivedCheckError, FoundDifference, FoundKind};
 use crate::logged::{Batches, Delivery};
 
@@ -56,12 +56,10 @@ impl ViewCheckRun {
     /// When there is no such view.
     pub(crate) fn new(coordinator: &Coordinator, wanted: DerivedCheck) -> Result<Self, DerivedCheckError> {
         let schema = coordinator.schema();
-        let table = schema.table_by_id(wanted.derived).filter(|table| table.is_view());
-        let derivation = table.and_then(|table| Some((table, table.derivation.as_ref()?)));
-        let (table, derivation) = derivation.ok_or(DerivedCheckError::NoView)?;
-        let base = schema.table_by_id(derivation.base()).ok_or(DerivedCheckError::NoView)?;
+        let found = with_base(&schema, wanted.derived).filter(|(table, _)| table.is_view());
+        let (table, base) = found.ok_or(DerivedCheckError::NoView)?;
         let view = View::new(base, table.clone()).map_err(|_| DerivedCheckError::NoView)?;
-        Ok(Self { reads: CheckReads::new(coordinator, wanted.derived), wanted, view, base: base.clone() })
+        Ok(Self { reads: CheckReads::new(coordinator, table), wanted, view, base: base.clone() })
     }
 
     /// Goes over all tokens.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use coordinator::{
     CheckState, CheckedTokens, DerivedCheck, DerivedCheckError, DerivedCheckStatus, FoundDifference,
+    FoundKind,
 };
 use mutation::DecoratedKey;
 use schema::{Schema, Table, TableId};
@@ -21,7 +22,7 @@ const LISTED: u32 = 100;
 const LISTED_MAX: u32 = 10_000;
 const PAUSE_MILLIS_MAX: u32 = 600_000;
 
-/// Answers requests about checks of views; none for any other.
+/// Answers requests about checks; none for any other.
 pub(crate) fn answer(node: &Rc<dyn Node>, call: &Call, segments: &[&str]) -> Option<Result<Answer, Answer>> {
     Some(match (call.method.as_str(), segments) {
         ("POST", ["torc", "view_checks", keyspace, view]) => {
@@ -31,15 +32,9 @@ pub(crate) fn answer(node: &Rc<dyn Node>, call: &Call, segments: &[&str]) -> Opt
             log_of(node, keyspace, base).and_then(|log| begin(node, call, log))
         }
         ("GET", ["torc", kind @ ("view_checks" | "cdc_checks")]) => {
-            let (schema, of_logs) = (node.schema(), *kind == "cdc_checks");
-            let checks = node.derived_checks();
-            let is_log = |check: &DerivedCheckStatus| {
-                schema.table_by_id(check.derived).is_some_and(|table| table.is_cdc_log())
-            };
-            let checks = checks.iter().filter(|check| is_log(check) == of_logs);
-            let checks: Vec<Value> = checks
-                .map(|check| if of_logs { shown_log(&schema, check) } else { shown_view(&schema, check) })
-                .collect();
+            let (schema, checks) = (node.schema(), node.derived_checks());
+            let checks = checks.iter().filter(|check| check.is_log == (*kind == "cdc_checks"));
+            let checks: Vec<Value> = checks.map(|check| shown(&schema, check)).collect();
             Ok(Answer::json(&json!(checks)))
         }
         ("DELETE", ["torc", "view_checks" | "cdc_checks", id]) => {
@@ -141,8 +136,14 @@ fn number(
     }
 }
 
-/// The state of any check, and its differences with the keys of a table.
-fn shown(of: Option<&Table>, check: &DerivedCheckStatus) -> Value {
+/// A check, with its differences by the keys of the view, or of a log's base.
+fn shown(schema: &Schema, check: &DerivedCheckStatus) -> Value {
+    let derived = schema.table_by_id(check.derived);
+    let base = || schema.table_by_id(derived?.derivation.as_ref()?.base());
+    let (table, kind, rows) = match check.is_log {
+        true => (base(), "table", "log_rows"),
+        false => (derived, "view", "view_rows"),
+    };
     let (state, error) = match &check.state {
         CheckState::Running => ("RUNNING", None),
         CheckState::Finished => ("FINISHED", None),
@@ -155,9 +156,12 @@ fn shown(of: Option<&Table>, check: &DerivedCheckStatus) -> Value {
     };
     let left = (state == "RUNNING" && progress > 0.0)
         .then(|| (check.elapsed.as_secs_f64() * (1.0 - progress) / progress) as u64);
-    let listed: Vec<Value> = check.listed.iter().map(|found| difference(of, found)).collect();
-    json!({
+    let listed: Vec<Value> =
+        check.listed.iter().map(|found| difference(table.map(|table| &**table), found)).collect();
+    let mut all = json!({
         "id": check.id,
+        "keyspace": table.map(|table| &table.keyspace),
+        (kind): table.map(|table| &table.name),
         "state": state,
         "error": error,
         "parts_done": check.parts_done,
@@ -166,38 +170,24 @@ fn shown(of: Option<&Table>, check: &DerivedCheckStatus) -> Value {
         // A text: such numbers are too large for JSON's readers.
         "last_token": check.last_token.map(|token| token.to_string()),
         "base_rows": check.base_rows,
-        "unsettled": check.unsettled,
-        "differences": listed,
-        "elapsed_seconds": check.elapsed.as_secs(),
-        "left_seconds": left,
-    })
-}
-
-fn shown_view(schema: &Schema, check: &DerivedCheckStatus) -> Value {
-    let table = schema.table_by_id(check.derived);
-    let mut all = shown(table.map(|table| &**table), check);
-    all["keyspace"] = json!(table.map(|table| &table.keyspace));
-    all["view"] = json!(table.map(|table| &table.name));
-    all["view_rows"] = json!(check.derived_rows);
-    all["missing"] = json!(check.missing);
-    all["wrong"] = json!(check.wrong);
-    all["ghosts"] = json!(check.ghosts);
-    all["repaired"] = json!(check.repaired);
-    for (shown, found) in all["differences"].as_array_mut().into_iter().flatten().zip(&check.listed) {
-        shown["repaired"] = json!(found.repaired);
+        (rows): check.derived_rows,
+    });
+    let counts: &[(&str, u64)] = match check.is_log {
+        true => &[("unlogged", check.unlogged), ("unapplied", check.unapplied)],
+        false => &[
+            ("missing", check.missing),
+            ("wrong", check.wrong),
+            ("ghosts", check.ghosts),
+            ("repaired", check.repaired),
+        ],
+    };
+    for (name, count) in counts {
+        all[*name] = json!(count);
     }
-    all
-}
-
-fn shown_log(schema: &Schema, check: &DerivedCheckStatus) -> Value {
-    let derivation = schema.table_by_id(check.derived).and_then(|log| log.derivation.as_ref());
-    let base = derivation.and_then(|derivation| schema.table_by_id(derivation.base()));
-    let mut all = shown(base.map(|table| &**table), check);
-    all["keyspace"] = json!(base.map(|table| &table.keyspace));
-    all["table"] = json!(base.map(|table| &table.name));
-    all["log_rows"] = json!(check.derived_rows);
-    all["unlogged"] = json!(check.unlogged);
-    all["unapplied"] = json!(check.unapplied);
+    all["unsettled"] = json!(check.unsettled);
+    all["differences"] = json!(listed);
+    all["elapsed_seconds"] = json!(check.elapsed.as_secs());
+    all["left_seconds"] = json!(left);
     all
 }
 
@@ -212,5 +202,9 @@ fn difference(table: Option<&Table>, found: &FoundDifference) -> Value {
             key.insert(column.name.clone(), json!(value.map(|value| column.ty.to_text(value))));
         }
     }
-    json!({ "difference": found.kind.name(), "key": key })
+    let mut shown = json!({ "difference": found.kind.name(), "key": key });
+    if matches!(found.kind, FoundKind::View(_)) {
+        shown["repaired"] = json!(found.repaired);
+    }
+    shown
 }

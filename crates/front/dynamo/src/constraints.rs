@@ -5,7 +5,7 @@ use items::json;
 use serde_json::{Map, Value as Json};
 
 use crate::error::{ApiError, Result};
-use crate::request::{Request, broken, is_name_character, name_bound, place};
+use crate::request::{NAME_PATTERN, Request, broken, is_name_character, name_bound, place};
 
 /// The constraints that a message names at most.
 const BROKEN_MAX: usize = 10;
@@ -458,8 +458,7 @@ impl Rule {
 /// Adds the constraints of the name of an index or a backup.
 fn check_name(name: &str, at: &dyn Fn() -> String, out: &mut Vec<String>) {
     if !name.chars().all(is_name_character) {
-        let pattern = "Member must satisfy regular expression pattern: [a-zA-Z0-9_.-]+";
-        out.push(broken(name, &at(), pattern));
+        out.push(broken(name, &at(), NAME_PATTERN));
     }
     let beyond = bound(name.len(), (3, 255));
     out.extend(beyond.map(|bound| broken(name, &at(), &format!("Member must have length {bound}"))));

@@ -72,6 +72,9 @@ pub(crate) fn checked_name<'a>(name: &'a str, place: &str) -> Result<&'a str> {
     }
 }
 
+/// The constraint of names of tables and indexes that have another character.
+pub(crate) const NAME_PATTERN: &str = "Member must satisfy regular expression pattern: [a-zA-Z0-9_.-]+";
+
 /// Whether names of tables and indexes have this character.
 pub(crate) fn is_name_character(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-')
@@ -83,9 +86,7 @@ pub(crate) fn name_bound(name: &str) -> Option<&'static str> {
         0 => Some("Member must have length greater than or equal to 1"),
         1..3 => Some("Member must have length greater than or equal to 3"),
         256.. => Some("Member must have length less than or equal to 255"),
-        _ if !name.chars().all(is_name_character) => {
-            Some("Member must satisfy regular expression pattern: [a-zA-Z0-9_.-]+")
-        }
+        _ if !name.chars().all(is_name_character) => Some(NAME_PATTERN),
         _ => None,
     }
 }

@@ -42,7 +42,8 @@ pub fn compare(
     now: Seconds,
 ) -> Option<Divergence> {
     let key = clustering.cloned().unwrap_or_else(Clustering::empty);
-    let found = found.cloned().unwrap_or_else(|| Row::new(key.clone()));
+    let none = Row::new(key.clone());
+    let found = found.unwrap_or(&none);
     let logged = match (replayed, clustering) {
         (Some(replayed), Some(clustering)) => replayed.row_at(clustering),
         (Some(replayed), None) => {
@@ -53,7 +54,7 @@ pub fn compare(
         }
         (None, _) => Row::new(key),
     };
-    let live = says(&found, |cell| cell.is_live(now), now);
+    let live = says(found, Some(now));
     let is_logged = |(place, (timestamp, _)): (&Place<'_>, &Said<'_>)| {
         *timestamp < window.since || *timestamp > window.upto || reaches(&logged, place, *timestamp)
     };
@@ -61,30 +62,30 @@ pub fn compare(
         return Some(Divergence::Unlogged);
     }
     let mut merged = found.clone();
-    merged.merge(logged.clone(), table);
-    let later = now.saturating_add(EXPIRY_LEEWAY);
-    let expected = says(&merged, |cell| cell.is_live(later), later);
-    let all = says(&merged, |_| true, 0);
+    merged.merge(logged, table);
+    let expected = says(&merged, Some(now.saturating_add(EXPIRY_LEEWAY)));
+    let all = says(&merged, None);
     let is_there = |(place, said): (&Place<'_>, &Said<'_>)| live.get(place) == Some(said);
     let stays = |(place, said): (&Place<'_>, &Said<'_>)| all.get(place).is_some_and(|it| it.0 == said.0);
     let is_applied = expected.iter().all(is_there) && live.iter().all(stays);
     (!is_applied).then_some(Divergence::Unapplied)
 }
 
-/// All that a row says by cells that pass.
-fn says(row: &Row, passes: impl Fn(&Cell) -> bool, now: Seconds) -> BTreeMap<Place<'_>, Said<'_>> {
+/// All that a row says, or all that lives at a time.
+fn says(row: &Row, at: Option<Seconds>) -> BTreeMap<Place<'_>, Said<'_>> {
     let mut said = BTreeMap::new();
-    if !row.liveness.is_none() && (now == 0 || row.liveness.is_live(now)) {
+    if !row.liveness.is_none() && at.is_none_or(|now| row.liveness.is_live(now)) {
         said.insert((None, &[][..]), (row.liveness.timestamp, &[][..]));
     }
     for (id, data) in row.iter() {
         match data {
-            DataRef::Simple(cell) if passes(&cell.to_cell()) => {
+            DataRef::Simple(cell) if at.is_none_or(|now| cell.is_live(now)) => {
                 said.insert((Some(id), &[][..]), (cell.timestamp, cell.value));
             }
             DataRef::Simple(_) => {}
             DataRef::Complex(complex) => {
-                for element in complex.cells.iter().filter(|element| passes(&element.cell)) {
+                let shown = |cell: &Cell| at.is_none_or(|now| cell.is_live(now));
+                for element in complex.cells.iter().filter(|element| shown(&element.cell)) {
                     let said_of = (element.cell.timestamp, &*element.cell.value);
                     said.insert((Some(id), &*element.path), said_of);
                 }

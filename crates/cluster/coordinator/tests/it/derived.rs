@@ -411,17 +411,7 @@ fn verified(
         pause: SECOND / 2,
         listed_max: 100,
     };
-    let id = world.on(node, 0, move |_, coordinator| async move { coordinator.begin_derived_check(wanted) });
-    let id = id.expect("a view");
-    for _ in 0..600 {
-        let all = world.on(node, 0, |_, coordinator| async move { coordinator.derived_checks() });
-        let status = all.into_iter().find(|status| status.id == id).expect("it is remembered");
-        if status.state != CheckState::Running {
-            return status;
-        }
-        world.sim.run_for(SECOND / 10);
-    }
-    panic!("the check does not end");
+    world.checked(node, wanted)
 }
 
 /// The row of a view at which `key` and `clustering` point, with a deletion, or with a cell of its hidden column.

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use coordinator::{
-    Canaries, ClusterView, Consistency, Coordinator, Handoff, HintKeeper, Phase, PullFrom, PullStats,
-    RequestError, ViewNode, WriteKind, WriteOptions,
+    Canaries, CheckState, ClusterView, Consistency, Coordinator, DerivedCheck, DerivedCheckStatus, Handoff,
+    HintKeeper, Phase, PullFrom, PullStats, RequestError, ViewNode, WriteKind, WriteOptions,
 };
 use engine::{Engine, EngineConfig};
 use hints::{HintFigures, Hints, HintsConfig};
@@ -489,6 +489,22 @@ impl World {
         task: impl FnOnce(Rt, Coordinator) -> F,
     ) -> T {
         join(&self.sim, begin(&self.sim, node, shard, task))
+    }
+
+    /// Runs a check of a derived table on a node until it ends.
+    pub fn checked(&self, node: usize, wanted: DerivedCheck) -> DerivedCheckStatus {
+        let id =
+            self.on(node, 0, move |_, coordinator| async move { coordinator.begin_derived_check(wanted) });
+        let id = id.expect("a derived table");
+        for _ in 0..600 {
+            let all = self.on(node, 0, |_, coordinator| async move { coordinator.derived_checks() });
+            let status = all.into_iter().find(|status| status.id == id).expect("it is remembered");
+            if status.state != CheckState::Running {
+                return status;
+            }
+            self.sim.run_for(SECOND / 10);
+        }
+        panic!("the check does not end");
     }
 
     pub fn write(

@@ -16,24 +16,15 @@ pub(super) const VERIFYCDC: Verb = Verb {
 };
 
 fn arguments() -> Vec<Arg> {
-    let own = [
-        Arg::new("keyspace").required(true).help("The keyspace, or <keyspace>.<table>"),
-        Arg::new("table").help("The table whose changes are captured"),
-        Arg::new("since")
-            .long("since")
-            .value_parser(clap::value_parser!(u32))
-            .help("Writes from this time on only, in seconds since 1970: when CDC was off before"),
-    ];
-    own.into_iter().chain(checks::arguments()).collect()
+    let since = Arg::new("since")
+        .long("since")
+        .value_parser(clap::value_parser!(u32))
+        .help("Writes from this time on only, in seconds since 1970: when CDC was off before");
+    checks::names("table").into_iter().chain([since]).chain(checks::arguments()).collect()
 }
 
 fn ask(api: &Api, arguments: &ArgMatches) -> Result<Value, Failure> {
-    let given = arguments.get_one::<String>("keyspace").expect("it is required");
-    let parts = match arguments.get_one::<String>("table") {
-        Some(table) => Some((given.as_str(), table.as_str())),
-        None => given.split_once('.'),
-    };
-    let (keyspace, table) = parts.ok_or("verifycdc requires keyspace and table name arguments")?;
+    let (keyspace, table) = checks::name(arguments, "verifycdc", "table")?;
     let since = arguments.get_one::<u32>("since").map(u32::to_string).unwrap_or_default();
     let query = checks::query(arguments).into_iter().chain([("since", since)]);
     let path = format!("/torc/cdc_checks/{}/{}", escape(keyspace), escape(table));

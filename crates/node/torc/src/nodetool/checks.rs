@@ -1,4 +1,4 @@
-//! Checks of derived tables that a node runs in the background: their options, the wait for their end, and the differences that they found.
+//! Checks of derived tables that a node runs in the background: their names and options, the wait for their end, and the differences that they found.
 
 use std::time::Duration;
 
@@ -12,6 +12,28 @@ use super::ring::text;
 /// Interval of the queries for a check's progress, and the number of them between two lines of output.
 const ASK_EVERY: Duration = Duration::from_millis(250);
 const SAY_EVERY: u32 = 20;
+
+/// The arguments that name a view or a table, by `kind`.
+pub(super) fn names(kind: &'static str) -> [Arg; 2] {
+    [
+        Arg::new("keyspace").required(true).help(format!("The keyspace, or <keyspace>.<{kind}>")),
+        Arg::new(kind).help(format!("The {kind}")),
+    ]
+}
+
+/// The keyspace and the name of a view or a table.
+pub(super) fn name<'a>(
+    arguments: &'a ArgMatches,
+    verb: &str,
+    kind: &str,
+) -> Result<(&'a str, &'a str), Failure> {
+    let given = arguments.get_one::<String>("keyspace").expect("it is required");
+    let parts = match arguments.get_one::<String>(kind) {
+        Some(name) => Some((given.as_str(), name.as_str())),
+        None => given.split_once('.'),
+    };
+    parts.ok_or_else(|| format!("{verb} requires keyspace and {kind} name arguments"))
+}
 
 /// The options of any check.
 pub(super) fn arguments() -> [Arg; 6] {

@@ -8,6 +8,9 @@ use super::grid::{Grid, percent};
 use super::ring::text;
 use super::{Verb, checks};
 
+/// The second name that the verbs take.
+const VIEW: &str = "view";
+
 pub(super) const VERIFYVIEW: Verb = Verb {
     name: "verifyview",
     about: "Compare a materialized view with its base, and repair it",
@@ -19,13 +22,13 @@ pub(super) const VERIFYVIEW: Verb = Verb {
 pub(super) const VIEWBUILDSTATUS: Verb = Verb {
     name: "viewbuildstatus",
     about: "Show progress of a materialized view build",
-    arguments: names,
+    arguments: || checks::names(VIEW).into(),
     ask: ask_status,
     show: show_status,
 };
 
 fn ask_status(api: &Api, arguments: &ArgMatches) -> Result<Value, Failure> {
-    let (keyspace, view) = name(arguments, "viewbuildstatus")?;
+    let (keyspace, view) = checks::name(arguments, "viewbuildstatus", VIEW)?;
     let path = format!("/storage_service/view_build_statuses/{}/{}", escape(keyspace), escape(view));
     let nodes = api.get(&path)?;
     let all = nodes.as_array().cloned().unwrap_or_default();
@@ -53,31 +56,14 @@ fn show_status(answer: &Value) -> String {
     format!("{name} has not finished building; node status is below.\n\n{}", grid.text(" "))
 }
 
-fn names() -> Vec<Arg> {
-    vec![
-        Arg::new("keyspace").required(true).help("The keyspace, or <keyspace>.<view>"),
-        Arg::new("view").help("The view"),
-    ]
-}
-
-/// The keyspace and the name of a view.
-fn name<'a>(arguments: &'a ArgMatches, verb: &str) -> Result<(&'a str, &'a str), Failure> {
-    let given = arguments.get_one::<String>("keyspace").expect("it is required");
-    let parts = match arguments.get_one::<String>("view") {
-        Some(view) => Some((given.as_str(), view.as_str())),
-        None => given.split_once('.'),
-    };
-    parts.ok_or_else(|| format!("{verb} requires keyspace and view name arguments"))
-}
-
 fn verify_arguments() -> Vec<Arg> {
     let repair =
         Arg::new("repair").long("repair").action(ArgAction::SetTrue).help("Repair the rows that differ");
-    names().into_iter().chain([repair]).chain(checks::arguments()).collect()
+    checks::names(VIEW).into_iter().chain([repair]).chain(checks::arguments()).collect()
 }
 
 fn ask_verify(api: &Api, arguments: &ArgMatches) -> Result<Value, Failure> {
-    let (keyspace, view) = name(arguments, "verifyview")?;
+    let (keyspace, view) = checks::name(arguments, "verifyview", VIEW)?;
     let repair = ("repair", arguments.get_flag("repair").to_string());
     let query = checks::query(arguments).into_iter().chain([repair]);
     let path = format!("/torc/view_checks/{}/{}", escape(keyspace), escape(view));
