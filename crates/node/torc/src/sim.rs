@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc;
@@ -90,8 +91,14 @@ pub fn command() -> Command {
 }
 
 /// The arguments about injected bugs.
-fn canary_arguments() -> [Arg; 3] {
+fn canary_arguments() -> [Arg; 5] {
+    let number = |name: &'static str, help: &'static str| {
+        Arg::new(name).long(name).value_name("N").value_parser(value_parser!(u64)).help(help)
+    };
     [
+        number("within", "With --canaries: begin no other bug after so many seconds").requires("canaries"),
+        number("shuffle", "With --canaries: look for them in another order for each such number")
+            .requires("canaries"),
         Arg::new("canaries")
             .long("canaries")
             .action(ArgAction::SetTrue)
@@ -163,7 +170,12 @@ pub fn run(arguments: &ArgMatches) -> Result<(), String> {
     }
     if arguments.get_flag("canaries") {
         asked = true;
-        canaries(options, threads, arguments.get_flag("quick"))?;
+        let share = Share {
+            quick: arguments.get_flag("quick"),
+            within: number("within").map_or(Duration::MAX, Duration::from_secs),
+            order: number("shuffle"),
+        };
+        canaries(options, threads, &share)?;
     }
     if let Some(hours) = arguments.get_one::<f64>("hours") {
         asked = true;
@@ -454,12 +466,33 @@ fn difference(seed: u64, options: Options, first: &Report, second: &Report) -> S
     text
 }
 
-/// Plants each bug and looks for it.
-fn canaries(options: Options, threads: u64, quick: bool) -> Result<(), String> {
-    let mut missed = Vec::new();
+/// The injected bugs that are looked for.
+struct Share {
+    /// Whether only those with seeds that are known to find them, by these seeds.
+    quick: bool,
+    /// After which time no other is begun.
+    within: Duration,
+    /// The number of their order; none for the order in which they are listed.
+    order: Option<u64>,
+}
+
+/// Plants bugs, one after the other, and looks for each.
+fn canaries(options: Options, threads: u64, share: &Share) -> Result<(), String> {
+    let (mut missed, mut looked_for, quick, started) = (Vec::new(), 0, share.quick, Instant::now());
     let wanted =
         |canary: &&Canary| canary.in_cluster == options.cluster && (!quick || canary.quick_from.is_some());
-    for canary in Canary::ALL.iter().filter(wanted) {
+    let mut all: Vec<&Canary> = Canary::ALL.iter().filter(wanted).collect();
+    if let Some(order) = share.order {
+        all.sort_by_cached_key(|canary| {
+            BuildHasherDefault::<DefaultHasher>::new().hash_one((order, canary.name))
+        });
+    }
+    let count = all.len();
+    for canary in all {
+        if started.elapsed() >= share.within {
+            break;
+        }
+        looked_for += 1;
         let begun = Instant::now();
         let options = Options { canary: Some(*canary), ..options };
         let (mut caught, mut seen) = (None, 0);
@@ -490,6 +523,7 @@ fn canaries(options: Options, threads: u64, quick: bool) -> Result<(), String> {
             }
         }
     }
+    println!("canaries: {looked_for} of {count} looked for");
     if missed.is_empty() {
         Ok(())
     } else {
