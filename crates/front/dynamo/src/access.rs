@@ -1,6 +1,7 @@
 //! Reads and writes of items, among transactions that hold some of them: by the isolation that a table's writes have.
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use exec::backend::Coordinator;
 use items::{Item, Projection, item_size};
@@ -17,7 +18,7 @@ use crate::table::{ApiTable, RowKey, RowWrite, State, row_of};
 const SETTLED_MAX: usize = 16;
 
 /// The decision of a write that sees the item; none where there is nothing to write.
-pub(crate) type Decide<'a> = &'a mut dyn FnMut(Option<&Item>) -> Result<Option<RowWrite>>;
+pub(crate) type Decide<'a> = &'a mut dyn FnMut(Option<Rc<Item>>) -> Result<Option<RowWrite>>;
 
 impl<C: Coordinator> Store<'_, C> {
     /// The item of a key.
@@ -99,7 +100,7 @@ impl<C: Coordinator> Store<'_, C> {
             (Isolation::ForbidRmw, true) => self.check_may_read_before_write(table),
             (Isolation::UnsafeRmw, true) => {
                 let old = self.get(table, key, true).await?;
-                self.write_decided(table, key, decide(old.as_ref())?).await
+                self.write_decided(table, key, decide(old.map(Rc::new))?).await
             }
             (_, false) => self.write_decided(table, key, decide(None)?).await,
         }
@@ -140,7 +141,7 @@ impl<C: Coordinator> Store<'_, C> {
                 Some(item) => item.clone(),
                 None => table.state_of(page, key, now)?.item,
             };
-            let write = decide(item.as_ref())?;
+            let write = decide(item.map(Rc::new))?;
             Ok(write.map(|write| table.update(key, &write, ballot, now)))
         };
         self.agree_on(table, &command, &mut decided).await

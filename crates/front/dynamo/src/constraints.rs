@@ -2,7 +2,7 @@
 //! that are broken in one message, up to ten. Their order is that of a hash map of Java, in which AWS keeps the members of a structure by their names.
 
 use items::json;
-use serde_json::{Map, Value as Json};
+use serde_json::Value as Json;
 
 use crate::error::{ApiError, Result};
 use crate::request::{NAME_PATTERN, Request, broken, is_name_character, name_bound, place};
@@ -358,10 +358,20 @@ type PlaceOf<'a> = &'a dyn Fn(&str) -> String;
 
 impl Shape {
     /// Adds the constraints that the members of a structure break.
-    fn check(&self, fields: &Map<String, Json>, at: PlaceOf<'_>, out: &mut Vec<String>) -> Result<()> {
+    fn check<'a>(
+        &self,
+        fields: impl Iterator<Item = (&'a str, Option<&'a Json>)>,
+        at: PlaceOf<'_>,
+        out: &mut Vec<String>,
+    ) -> Result<()> {
         let (mut found, mut seen) = (Vec::new(), 0u32);
-        for (name, value) in fields.iter().filter(|(_, value)| !value.is_null()) {
+        for (name, value) in fields {
             let Some(index) = self.constrained.iter().position(|member| member.name == name) else {
+                continue;
+            };
+            // An item that is read already has no other constraint.
+            let Some(value) = value.filter(|value| !value.is_null()) else {
+                seen |= u32::from(value.is_none()) << index;
                 continue;
             };
             seen |= 1 << index;
@@ -370,7 +380,7 @@ impl Shape {
                 rule.check(value, &|| at(name), &mut of_member)?;
             }
             if !of_member.is_empty() {
-                found.push((name.as_str(), of_member));
+                found.push((name, of_member));
             }
         }
         for (index, member) in self.constrained.iter().enumerate() {
@@ -382,6 +392,11 @@ impl Shape {
         out.extend(found.into_iter().flat_map(|(_, of_member)| of_member));
         Ok(())
     }
+}
+
+/// The members of a structure.
+fn fields(structure: &Json) -> Result<impl Iterator<Item = (&str, Option<&Json>)>> {
+    Ok(json::read_map(structure)?.iter().map(|(name, value)| (name.as_str(), Some(value))))
 }
 
 /// The bound that a number is beyond.
@@ -435,19 +450,18 @@ impl Rule {
             }
             Tables => check_tables(value, at, out)?,
             Fields(shape) => {
-                let fields = json::read_map(value)?;
-                shape.check(fields, &|name| format!("{}.{}", at(), place(name)), out)?;
+                shape.check(fields(value)?, &|name| format!("{}.{}", at(), place(name)), out)?;
             }
             Elements(shape) => {
                 for (index, element) in json::read_list(value)?.iter().enumerate() {
                     let place = |name: &str| format!("{}.{}.member.{}", at(), index + 1, place(name));
-                    shape.check(json::read_map(element)?, &place, out)?;
+                    shape.check(fields(element)?, &place, out)?;
                 }
             }
             Values(shape) => {
                 for (key, element) in json::read_map(value)? {
                     let place = |name: &str| format!("{}.{key}.member.{}", at(), place(name));
-                    shape.check(json::read_map(element)?, &place, out)?;
+                    shape.check(fields(element)?, &place, out)?;
                 }
             }
         }
@@ -506,6 +520,8 @@ fn check_tables(value: &Json, at: &dyn Fn() -> String, out: &mut Vec<String>) ->
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+
+    use serde_json::Map;
 
     use super::*;
 

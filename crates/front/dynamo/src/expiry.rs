@@ -1,6 +1,7 @@
 //! Items whose time is over (UpdateTimeToLive), and rows of CQL with a TTL column, are deleted, now and then, by the nodes that are the first
 //! replicas of their partitions. Until then they are read as any others, as AWS and ScyllaDB say.
 
+use std::rc::Rc;
 use std::sync::Arc;
 
 use coordinator::Consistency;
@@ -166,8 +167,8 @@ impl<C: Coordinator> Store<'_, C> {
         }
         let now = self.seconds();
         let mut deleted = false;
-        let mut decide = |item: Option<&Item>| {
-            deleted = item.is_some_and(|item| is_over(item, attribute, now));
+        let mut decide = |item: Option<Rc<Item>>| {
+            deleted = item.is_some_and(|item| is_over(&item, attribute, now));
             Ok(deleted.then_some(RowWrite::Expire))
         };
         self.agree(table, key, &mut decide).await?;

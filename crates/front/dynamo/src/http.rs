@@ -15,15 +15,17 @@ use exec::backend::Coordinator;
 use http_body_util::BodyExt;
 use http1::{Activity, Io};
 use hyper::body::{Body, Frame, Incoming, SizeHint};
-use hyper::header::HeaderValue;
+use hyper::header::{
+    ACCEPT_ENCODING, CONNECTION, CONTENT_ENCODING, CONTENT_TYPE, DATE, EXPECT, HOST, HeaderName, HeaderValue,
+};
 use hyper::http::request::Parts;
 use hyper::service::service_fn;
-use hyper::{HeaderMap, Method, Request, Response};
+use hyper::{HeaderMap, Method, Request, Response, StatusCode};
 use rt::{Instant, Rt, Stream};
 
 use crate::cors;
 use crate::encoding::{Encoding, packed};
-use crate::http_date::http_date;
+use crate::http_date::DateHeader;
 use crate::operations::names::of_target;
 use crate::secure::Transport;
 use crate::signature::Signed;
@@ -31,6 +33,8 @@ use crate::{Answer, ApiError, Dynamo, ErrorKind};
 
 /// Bytes of a request's header, and hyper's buffer of a connection.
 const HEADER_BYTES_MAX: usize = 64 << 10;
+/// Lines of an answer's header at most, but for those that pages get.
+const HEADERS_OF_ANSWERS: usize = 6;
 /// Lines of a request's header.
 const HEADERS_MAX: usize = 100;
 
@@ -38,6 +42,12 @@ const HEADERS_MAX: usize = 100;
 const SENT_AT_ONCE: usize = 64 << 10;
 /// Answers of at most so many bytes are given however many bytes of others are not taken yet.
 pub(crate) const SMALL_ANSWER_BYTES: usize = 1 << 20;
+
+/// The header with the operation.
+const TARGET: HeaderName = HeaderName::from_static("x-amz-target");
+/// Headers of answers.
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-amzn-requestid");
+const CHECKSUM: HeaderName = HeaderName::from_static("x-amz-crc32");
 
 /// The content type of answers.
 const JSON: &str = "application/x-amz-json-1.0";
@@ -231,6 +241,7 @@ pub(crate) struct Service<C> {
     pub(crate) limits: HttpLimits,
     pub(crate) in_flight: Rc<InFlight>,
     pub(crate) answers: Rc<InFlight>,
+    pub(crate) date: DateHeader,
 }
 
 /// Serves a connection to its end, or until it stands still for too long.
@@ -298,7 +309,9 @@ async fn respond<C: Coordinator>(
         false => HeaderMap::new(),
     };
     let mut response = answered(service, request, from).await;
-    response.headers_mut().extend(granted);
+    if !granted.is_empty() {
+        response.headers_mut().extend(granted);
+    }
     response
 }
 
@@ -351,7 +364,7 @@ async fn answered<C: Coordinator>(
     let body = answer.body.into_bytes();
     let kind = (answer.status, JSON);
     let compression = service.dynamo.settings().compression;
-    match packed(&body, header(&head.headers, "accept-encoding"), compression).await {
+    match packed(&body, header(&head.headers, ACCEPT_ENCODING), compression).await {
         Some((packed, encoding)) => response(service, kind, (packed, booking), encoding, closes),
         None => response(service, kind, (body, booking), Encoding::Identity, closes),
     }
@@ -362,7 +375,7 @@ fn of_no_operation<C: Coordinator>(service: &Service<C>, head: &Parts) -> Option
     match (&head.method, head.uri.path()) {
         // The health check of load balancers.
         (&Method::GET, "/" | "/healthz") => {
-            let host = header(&head.headers, "host").unwrap_or_default();
+            let host = header(&head.headers, HOST).unwrap_or_default();
             Some(("text/plain", format!("healthy: {host}")))
         }
         (&Method::GET, "/localnodes") => {
@@ -382,7 +395,7 @@ async fn carry_out<C: Coordinator>(
     booking: &mut Booking,
 ) -> Answer {
     let headers = &head.headers;
-    let target = header(headers, "x-amz-target").and_then(of_target);
+    let target = header(headers, TARGET).and_then(of_target);
     match target {
         Some(operation) if head.method == Method::POST => {
             let (path, query) = (head.uri.path(), head.uri.query().unwrap_or_default());
@@ -397,7 +410,7 @@ async fn carry_out<C: Coordinator>(
             };
             match unpacked(service, headers, body, booking).await {
                 Ok(body) => {
-                    let host = header(headers, "host").unwrap_or_default();
+                    let host = header(headers, HOST).unwrap_or_default();
                     let from = (host, Some(address));
                     service.dynamo.answer(operation, &body, from, role.as_deref()).await
                 }
@@ -411,7 +424,7 @@ async fn carry_out<C: Coordinator>(
     }
 }
 
-fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+fn header(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
     headers.get(name)?.to_str().ok()
 }
 
@@ -434,7 +447,7 @@ async fn unpacked<C: Coordinator>(
     booking: &mut Booking,
 ) -> Result<Bytes, ApiError> {
     let (limits, packed) = (&service.limits, body.len());
-    let encoding = Encoding::of_request(header(headers, "content-encoding"))?;
+    let encoding = Encoding::of_request(header(headers, CONTENT_ENCODING))?;
     let grow = |len: usize| {
         if len > limits.body_bytes_max {
             return Err(too_large(limits));
@@ -456,7 +469,7 @@ async fn read_body<C: Coordinator>(
     let max = service.limits.body_bytes_max;
     let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
     let discarded_max = max.saturating_mul(2);
-    if announced > max && (announced > discarded_max || headers.contains_key(hyper::header::EXPECT)) {
+    if announced > max && (announced > discarded_max || headers.contains_key(EXPECT)) {
         return Err(too_large(&service.limits));
     }
     let read = collected(service, &mut body, booking).await;
@@ -503,6 +516,10 @@ async fn collected<C: Coordinator>(
         if !booking.raise(bytes, limits.bytes_in_flight_max) {
             return Err(busy(service));
         }
+        if read.is_empty() && body.is_end_stream() {
+            // All of it came at once.
+            return Ok(data.clone());
+        }
         read.extend_from_slice(data);
     }
     Ok(read.freeze())
@@ -511,7 +528,7 @@ async fn collected<C: Coordinator>(
 #[expect(
     clippy::indexing_slicing,
     clippy::expect_used,
-    reason = "the index has five bits, and this node makes the headers"
+    reason = "the index has five bits, and this node makes the status and the headers"
 )]
 fn response<C>(
     service: &Service<C>,
@@ -526,22 +543,24 @@ fn response<C>(
     for byte in &mut id {
         *byte = DIGITS[usize::from(*byte & 31)];
     }
-    let mut response = Response::builder()
-        .status(status)
-        .header(hyper::header::CONTENT_TYPE, content_type)
-        .header("x-amzn-RequestId", HeaderValue::from_bytes(&id).expect("it has digits and letters alone"))
-        .header(hyper::header::DATE, http_date(service.rt.wall_micros().div_euclid(1_000_000)))
-        // Of the bytes that are sent, packed or not.
-        .header("x-amz-crc32", crc32fast::hash(&body));
+    let mut headers = HeaderMap::with_capacity(HEADERS_OF_ANSWERS);
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    headers.insert(REQUEST_ID, HeaderValue::from_bytes(&id).expect("it has digits and letters alone"));
+    headers.insert(DATE, service.date.at(service.rt.wall_micros().div_euclid(1_000_000)));
+    // Of the bytes that are sent, packed or not.
+    headers.insert(CHECKSUM, crc32fast::hash(&body).into());
     if let Some(name) = encoding.name() {
-        response = response.header(hyper::header::CONTENT_ENCODING, name);
+        headers.insert(CONTENT_ENCODING, HeaderValue::from_static(name));
     }
     if closes {
-        response = response.header(hyper::header::CONNECTION, "close");
+        headers.insert(CONNECTION, HeaderValue::from_static("close"));
     }
     // The bytes that are sent, which may be fewer or more than those that were booked.
     booking.add(body.len().saturating_sub(booking.bytes));
     booking.lower(body.len());
     let body = Sent { left: Bytes::from(body), _booking: booking };
-    response.body(body).expect("status and headers are valid")
+    let mut response = Response::new(body);
+    *response.status_mut() = StatusCode::from_u16(status).expect("a status of HTTP");
+    *response.headers_mut() = headers;
+    response
 }

@@ -41,6 +41,7 @@ mod store;
 mod streams;
 mod sweep;
 mod table;
+mod table_cache;
 mod throughput;
 mod transaction;
 mod transfer;

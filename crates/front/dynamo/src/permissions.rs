@@ -102,7 +102,7 @@ fn of_backups(operation: &str, request: &Request) -> Option<Vec<(Permission, Res
 /// A permission on the table of a name or ARN.
 fn of(permission: Permission, name: &str) -> Option<(Permission, Resource)> {
     let name = table_name(name).ok()?;
-    Some((permission, Resource::Table { keyspace: keyspace_name(&name), name }))
+    Some((permission, Resource::Table { keyspace: keyspace_name(name), name: name.to_owned() }))
 }
 
 /// A permission on the table that a member names.

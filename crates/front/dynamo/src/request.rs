@@ -1,7 +1,11 @@
 //! The members of a request: their types, their limits, and AWS's messages when they are exceeded.
 
+use std::fmt;
+use std::rc::Rc;
+
 use items::json;
-use items::{Condition, Item, Projection, Substitutions};
+use items::{Condition, Item, Projection, ReadItem, Substitutions};
+use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::{Map, Value as Json};
 
 use crate::error::{ApiError, ErrorKind, Result, invalid};
@@ -11,9 +15,18 @@ pub(crate) const TABLE_NAME_MAX: usize = 222;
 /// Values of a request's document. Each takes some fifty times the memory of its shortest text, and none is parsed while others wait.
 const VALUES_MAX: usize = 400_000;
 
-/// The members of a request.
+/// Members of a request that is read without a tree of all of it. No operation has as many.
+const MEMBERS_MAX: usize = 64;
+
+/// The members of a request. There are few, so that a look at each is quicker than a map of them.
+#[derive(Default)]
 pub(crate) struct Request {
-    members: Map<String, Json>,
+    /// Each name once, but for the next two where they were read without their tree.
+    members: Vec<(String, Json)>,
+    /// `Item`.
+    item: Option<Rc<Item>>,
+    /// `Key`.
+    key: Option<Rc<Item>>,
 }
 
 /// The form in which a request asks for its consumed capacity.
@@ -46,22 +59,23 @@ pub(crate) fn place(name: &str) -> String {
 }
 
 /// The name of a table, when it may be one.
-pub(crate) fn table_name(name: &str) -> Result<String> {
+pub(crate) fn table_name(name: &str) -> Result<&str> {
     table_name_at(name, "tableName")
 }
 
 /// `TargetTableName`.
 pub(crate) fn target_name(request: &Request) -> Result<String> {
-    table_name_at(json::read_string(request.required("TargetTableName")?)?, "targetTableName")
+    let name = json::read_string(request.required("TargetTableName")?)?;
+    table_name_at(name, "targetTableName").map(str::to_owned)
 }
 
-fn table_name_at(name: &str, place: &str) -> Result<String> {
+fn table_name_at<'a>(name: &'a str, place: &str) -> Result<&'a str> {
     // An ARN names a table, too.
     let name = match name.strip_prefix("arn:").and_then(|arn| arn.rsplit_once(":table/")) {
         Some((_, name)) => name,
         None => name,
     };
-    checked_name(name, place).map(str::to_owned)
+    checked_name(name, place)
 }
 
 /// The name of a table or an index, when it may be one.
@@ -93,6 +107,9 @@ pub(crate) fn name_bound(name: &str) -> Option<&'static str> {
 
 /// Whether a document has more values than `max`, by its commas and brackets outside of strings. It need not be valid.
 fn has_more_values(body: &[u8], max: usize) -> bool {
+    if body.len() < max {
+        return false;
+    }
     let (mut values, mut in_string, mut is_escaped) = (1, false, false);
     for &byte in body {
         match byte {
@@ -122,8 +139,15 @@ impl Request {
                 "The request's body has more than {VALUES_MAX} values"
             )));
         }
+        let mut deserializer = serde_json::Deserializer::from_slice(body);
+        if let Ok(request) = deserializer.deserialize_map(ReadRequest)
+            && deserializer.end().is_ok()
+        {
+            return Ok(request);
+        }
+        // A request that is unusual or wrong: by its tree, with the message.
         match serde_json::from_slice(body) {
-            Ok(Json::Object(members)) => Ok(Self { members }),
+            Ok(Json::Object(members)) => Ok(Self::of_members(members)),
             Ok(_) => Err(ApiError::new(ErrorKind::Serialization, "Unexpected field type")),
             // A document that is nested beyond all limits: the parser follows it down to 128 levels.
             Err(error) if error.to_string().starts_with("recursion limit exceeded") => {
@@ -138,7 +162,19 @@ impl Request {
     /// # Errors
     /// When it is no JSON object.
     pub(crate) fn part(json: &Json) -> Result<Self> {
-        Ok(Self { members: json::read_map(json)?.clone() })
+        let mut part = Self::default();
+        for (name, value) in json::read_map(json)? {
+            let place = part.item_mut(name).and_then(|place| Some((place, json::read_item(value).ok()?)));
+            match place {
+                Some((place, item)) => *place = Some(Rc::new(item)),
+                None => part.members.push((name.clone(), value.clone())),
+            }
+        }
+        Ok(part)
+    }
+
+    fn of_members(members: Map<String, Json>) -> Self {
+        Self { members: members.into_iter().collect(), ..Self::default() }
     }
 
     /// A write or read of a transaction: names and values without this expression are not used, and not refused either.
@@ -148,22 +184,49 @@ impl Request {
     pub(crate) fn transaction_part(json: &Json, expression: &str) -> Result<Self> {
         let mut part = Self::part(json)?;
         if !part.has(expression) {
-            part.members.remove("ExpressionAttributeNames");
-            part.members.remove("ExpressionAttributeValues");
+            let is_unused =
+                |name: &str| ["ExpressionAttributeNames", "ExpressionAttributeValues"].contains(&name);
+            part.members.retain(|(name, _)| !is_unused(name));
         }
         Ok(part)
     }
 
-    pub(crate) fn members(&self) -> &Map<String, Json> {
-        &self.members
+    /// The names of all members that are given, and the values of those that are no item that is read already.
+    pub(crate) fn members(&self) -> impl Iterator<Item = (&str, Option<&Json>)> {
+        let items = [("Item", &self.item), ("Key", &self.key)].into_iter().filter(|(_, item)| item.is_some());
+        let others = self.members.iter().map(|(name, value)| (name.as_str(), Some(value)));
+        others.chain(items.map(|(name, _)| (name, None)))
     }
 
+    /// The value of a member, of others than items and keys ([`Request::item`]).
     pub(crate) fn get(&self, name: &str) -> Option<&Json> {
-        self.members.get(name).filter(|value| !value.is_null())
+        let (_, value) = self.members.iter().find(|(member, _)| member == name)?;
+        Some(value).filter(|value| !value.is_null())
     }
 
     pub(crate) fn has(&self, name: &str) -> bool {
-        self.get(name).is_some()
+        self.get(name).is_some() || self.given_item(name).is_some()
+    }
+
+    pub(crate) fn has_any(&self, names: &[&str]) -> bool {
+        self.members.iter().any(|(member, value)| names.contains(&member.as_str()) && !value.is_null())
+    }
+
+    fn given_item(&self, name: &str) -> Option<&Rc<Item>> {
+        match name {
+            "Item" => self.item.as_ref(),
+            "Key" => self.key.as_ref(),
+            _ => None,
+        }
+    }
+
+    /// The place of a member that is an item or a key.
+    fn item_mut(&mut self, name: &str) -> Option<&mut Option<Rc<Item>>> {
+        match name {
+            "Item" => Some(&mut self.item),
+            "Key" => Some(&mut self.key),
+            _ => None,
+        }
     }
 
     pub(crate) fn required(&self, name: &str) -> Result<&Json> {
@@ -205,11 +268,12 @@ impl Request {
 
     /// All members but one.
     pub(crate) fn without(&self, name: &str) -> Json {
+        debug_assert!(self.item.is_none() && self.key.is_none(), "of requests that are not about one item");
         let others = self.members.iter().filter(|(member, _)| *member != name);
         Json::Object(others.map(|(member, value)| (member.clone(), value.clone())).collect())
     }
 
-    pub(crate) fn table_name(&self) -> Result<String> {
+    pub(crate) fn table_name(&self) -> Result<&str> {
         let Some(name) = self.get("TableName") else {
             return constraint("null", "tableName", "Member must not be null");
         };
@@ -260,8 +324,11 @@ impl Request {
     }
 
     /// An item or a key.
-    pub(crate) fn item(&self, name: &str) -> Result<Item> {
-        Ok(json::read_item(self.required(name)?)?)
+    pub(crate) fn item(&self, name: &str) -> Result<Rc<Item>> {
+        match self.given_item(name) {
+            Some(item) => Ok(item.clone()),
+            None => Ok(Rc::new(json::read_item(self.required(name)?)?)),
+        }
     }
 
     /// Refuses parameters of before expressions beside expressions.
@@ -331,6 +398,37 @@ impl Request {
         Ok(self.get("AttributesToGet").map(items::legacy::attributes_to_get).transpose()?)
     }
 }
+
+/// Reads the members of a request, items and keys without their tree.
+struct ReadRequest;
+
+impl<'de> Visitor<'de> for ReadRequest {
+    type Value = Request;
+
+    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("the members of a request")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut given: A) -> std::result::Result<Request, A::Error> {
+        let mut request = Request::default();
+        while let Some(name) = given.next_key::<String>()? {
+            // Of a name that is there twice, the last counts.
+            if let Some(place) = request.item_mut(&name) {
+                *place = Some(Rc::new(given.next_value_seed(ReadItem)?));
+                continue;
+            }
+            let value = given.next_value()?;
+            let count = request.members.len();
+            match request.members.iter_mut().find(|(member, _)| *member == name) {
+                Some((_, known)) => *known = value,
+                None if count < MEMBERS_MAX => request.members.push((name, value)),
+                None => return Err(serde::de::Error::custom("too many members to look at each")),
+            }
+        }
+        Ok(request)
+    }
+}
+
 /// A number of the parameters of a request: the same for the same parameters in any order of their members. SDKs that keep them
 /// in maps (Go's) send another order each time.
 pub(crate) fn fingerprint(mut parameters: Json) -> u128 {

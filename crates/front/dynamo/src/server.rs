@@ -14,6 +14,7 @@ use rt::{DetachedStream, Group, ListenOptions, Listener, NetError, Rt, ShardId, 
 use tls::Credentials;
 
 use crate::http::{Progress, Service, serve};
+use crate::http_date::DateHeader;
 use crate::secure::{Transport, secure};
 use crate::settings::ApiSettings;
 use crate::{ApiFigures, Dynamo, HttpLimits};
@@ -71,8 +72,14 @@ impl<C: Coordinator> Server<C> {
         endpoint: HandOverEndpoint,
     ) -> Self {
         let port = endpoint.attach(rt);
-        let service =
-            Service { rt: rt.clone(), dynamo, limits, in_flight: Rc::default(), answers: Rc::default() };
+        let service = Service {
+            rt: rt.clone(),
+            dynamo,
+            limits,
+            in_flight: Rc::default(),
+            answers: Rc::default(),
+            date: DateHeader::default(),
+        };
         let inner = Rc::new(Inner {
             service: Rc::new(service),
             port: port.clone(),

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use exec::backend::Coordinator;
 use items::Item;
+use std::rc::Rc;
 
 use crate::error::{ApiError, ErrorKind, Result};
 use crate::intent::{Attempt, Effect, Intent};
@@ -19,7 +20,7 @@ pub(crate) fn conflict() -> ApiError {
 /// The write that replaces a committed or cancelled intent.
 fn settled(intent: &Intent, committed: bool) -> RowWrite {
     match &intent.effect {
-        Effect::Put(item) if committed => RowWrite::Put(item.clone()),
+        Effect::Put(item) if committed => RowWrite::Put(Rc::new(item.clone())),
         Effect::Delete if committed => RowWrite::Delete,
         Effect::Update(set, removed) if committed => RowWrite::Commit(set.clone(), removed.clone()),
         _ => RowWrite::Release,

@@ -1,6 +1,7 @@
 //! Tables of the API as tables of the schema: keys, rows, and the API's own options of a table, which are in its extensions.
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -126,9 +127,9 @@ fn recovery_of(table: &Table) -> Option<Recovery> {
 #[derive(Clone, Debug)]
 pub(crate) enum RowWrite {
     /// It becomes this item.
-    Put(Item),
+    Put(Rc<Item>),
     /// It becomes the second item; attributes that are in neither are left alone.
-    Update(Item, Item),
+    Update(Rc<Item>, Rc<Item>),
     /// These attributes are set and removed, regardless of the item.
     Blind(Item, Vec<String>),
     /// It is deleted.
@@ -661,6 +662,8 @@ impl ApiTable {
         // By name: cells stand in the order of their paths.
         let mut cells: BTreeMap<&str, ComplexCell> = BTreeMap::new();
         let mut makes_item = true;
+        // Those of an item are in order already.
+        let mut in_order = Vec::new();
         match write {
             RowWrite::Delete => {
                 row.deletion = DeletionTime::new(timestamp, now);
@@ -674,7 +677,8 @@ impl ApiTable {
             }
             RowWrite::Put(item) => {
                 attributes.deletion = DeletionTime::new(timestamp - 1, now);
-                cells.extend(item.iter().map(|(name, value)| (name.as_str(), live(name, value))));
+                let attributes = item.iter().filter(|(name, _)| is_attribute(name));
+                in_order = attributes.map(|(name, value)| live(name, value)).collect();
             }
             RowWrite::Update(old, new) => {
                 cells.extend(self.changes(old, new).into_iter().map(|(name, value)| match value {
@@ -700,8 +704,8 @@ impl ApiTable {
                 cells.insert(INTENT, dead(INTENT));
             }
         }
-        attributes.cells =
-            cells.into_iter().filter(|(name, _)| is_attribute(name)).map(|(_, cell)| cell).collect();
+        in_order.extend(cells.into_iter().filter(|(name, _)| is_attribute(name)).map(|(_, cell)| cell));
+        attributes.cells = in_order;
         if makes_item {
             row.liveness = LivenessInfo::forever(timestamp);
         }

@@ -4,6 +4,7 @@
 //! record. A reader that meets an intent reads the record, so all effects become visible at once; and any reader finishes a transaction that a
 //! coordinator has left.
 
+use std::rc::Rc;
 use std::time::Duration;
 
 use exec::backend::Coordinator;
@@ -145,8 +146,8 @@ impl<C: Coordinator> Store<'_, C> {
         (record, attempt): (&str, Attempt),
         decide: impl Fn(Option<&Item>) -> Result<Effect>,
     ) -> Result<()> {
-        let mut decided = |item: Option<&Item>| {
-            let (effect, on_item) = (decide(item)?, item.is_some());
+        let mut decided = |item: Option<Rc<Item>>| {
+            let (effect, on_item) = (decide(item.as_deref())?, item.is_some());
             let intent = Intent { record: record.to_owned(), attempt, effect, on_item };
             Ok(Some(RowWrite::Prepare(intent)))
         };

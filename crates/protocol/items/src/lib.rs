@@ -7,6 +7,7 @@
 
 mod check;
 pub mod condition;
+mod direct;
 pub mod expression;
 pub mod ion;
 pub mod json;
@@ -24,6 +25,7 @@ mod value;
 pub mod vector;
 
 pub use condition::Condition;
+pub use direct::ReadItem;
 pub use expression::Substitutions;
 pub use number::Number;
 pub use path::{Element, Path, Projection};

@@ -1,5 +1,7 @@
 //! BatchWriteItem.
 
+use std::rc::Rc;
+
 use exec::backend::Coordinator;
 use futures_util::future::join_all;
 use items::{Item, json};
@@ -21,8 +23,8 @@ struct Write<'a> {
     /// The table as the request names it: by its name or its ARN.
     named: &'a str,
     key: RowKey,
-    /// The key attributes.
-    key_item: Item,
+    /// The attributes of the key, and others where the item is put.
+    key_item: Rc<Item>,
     write: RowWrite,
     json: &'a Json,
 }
@@ -31,7 +33,7 @@ impl Write<'_> {
     /// The units that it consumes where this is the item before.
     fn consumed(&self, before: Option<&Item>) -> Consumed {
         let after = match &self.write {
-            RowWrite::Put(item) => Some(item),
+            RowWrite::Put(item) => Some(&**item),
             _ => None,
         };
         Consumed::of_write(&self.table, before, after)
@@ -96,7 +98,7 @@ impl<C: Coordinator> Dynamo<C> {
             members.insert("ConsumedCapacity".to_owned(), Json::Array(consumed.collect()));
         }
         if let (true, Some(members)) = (shows_collections, answer.as_object_mut()) {
-            let done = done.iter().map(|(write, _)| (&write.table, &write.key_item));
+            let done = done.iter().map(|(write, _)| (&write.table, &*write.key_item));
             self.add_item_collections(members, done).await;
         }
         Ok(answer)
@@ -194,12 +196,12 @@ impl<'a> Given<'a> {
         let Self { json, item, is_put } = self;
         let (key, key_item, write) = if is_put {
             // A key that does not fit is refused as one of a deletion, unlike that of a PutItem.
-            let key_item = table.key_attributes(&item);
-            let key = table.key(&key_item)?;
+            let key = table.key(&table.key_attributes(&item))?;
             vectors::check(table, None, &item)?;
-            (key, key_item, RowWrite::Put(item))
+            let item = Rc::new(item);
+            (key, item.clone(), RowWrite::Put(item))
         } else {
-            (table.key(&item)?, item, RowWrite::Delete)
+            (table.key(&item)?, Rc::new(item), RowWrite::Delete)
         };
         Ok(Write { table: table.clone(), named, key, key_item, write, json })
     }

@@ -62,7 +62,7 @@ fn source_name(request: &Request) -> Result<String> {
         (Some(name), Some(other)) if name != other => {
             invalid!("SourceTableName and SourceTableArn must not be those of two tables")
         }
-        (Some(name), _) | (None, Some(name)) => Ok(name),
+        (Some(name), _) | (None, Some(name)) => Ok(name.to_owned()),
     }
 }
 

@@ -183,7 +183,7 @@ impl<C: Coordinator> Dynamo<C> {
                 return Err(ApiError::new(ErrorKind::ResourceInUse, text));
             }
             check.as_ref().map_or(Ok(()), |check| check(schema))?;
-            let mut builder = TableBuilder::new(&keyspace, &name, TableId(id))
+            let mut builder = TableBuilder::new(&keyspace, name, TableId(id))
                 .partition_key(&keys.hash.0, keys.hash.1.clone());
             if let Some((name, ty)) = &keys.range {
                 builder = builder.clustering(name, ty.clone(), false);

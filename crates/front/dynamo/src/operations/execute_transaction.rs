@@ -1,5 +1,7 @@
 //! ExecuteTransaction: statements that are carried out all or not at all.
 
+use std::rc::Rc;
+
 use exec::backend::Coordinator;
 use items::json;
 use items::partiql::Statement;
@@ -83,6 +85,6 @@ impl<C: Coordinator> Dynamo<C> {
         };
         let key = table.key(&key_item)?;
         let named = table.name().to_owned();
-        Ok(Get { table, named, key, key_item, filter, projection: select.projection })
+        Ok(Get { table, named, key, key_item: Rc::new(key_item), filter, projection: select.projection })
     }
 }

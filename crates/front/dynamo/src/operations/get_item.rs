@@ -1,6 +1,7 @@
 //! GetItem.
 
 use exec::backend::Coordinator;
+use items::Projection;
 use serde_json::{Map, Value as Json};
 
 use super::Dynamo;
@@ -10,14 +11,24 @@ use crate::error::Result;
 use crate::reply::Reply;
 use crate::request::Request;
 
+/// The members that a projection has to do with.
+const PROJECTION_MEMBERS: [&str; 3] = ["AttributesToGet", "ProjectionExpression", "ExpressionAttributeNames"];
+
+fn projection(request: &Request) -> Result<Option<Projection>> {
+    request.check_mixed(&["AttributesToGet"], &["ProjectionExpression"])?;
+    let substitutions = request.substitutions(&[], &["ProjectionExpression"])?;
+    let projection = request.projection(&substitutions)?;
+    substitutions.check_used()?;
+    Ok(projection)
+}
+
 impl<C: Coordinator> Dynamo<C> {
     pub(super) async fn get_item(&self, request: &Request) -> Result<Reply> {
-        request.table_name()?;
         let key = request.item("Key")?;
-        request.check_mixed(&["AttributesToGet"], &["ProjectionExpression"])?;
-        let substitutions = request.substitutions(&[], &["ProjectionExpression"])?;
-        let projection = request.projection(&substitutions)?;
-        substitutions.check_used()?;
+        let projection = match request.has_any(&PROJECTION_MEMBERS) {
+            true => projection(request)?,
+            false => None,
+        };
         let consistent = request.boolean("ConsistentRead")?.unwrap_or(false);
         let capacity = request.capacity()?;
         let table = self.table(request)?;

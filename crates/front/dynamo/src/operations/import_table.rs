@@ -1,5 +1,7 @@
 //! ImportTable: a new table of the items in files of a local directory or of an S3-compatible service, as exports of AWS and of Torc have them, or CSV.
 
+use std::rc::Rc;
+
 use exec::backend::Coordinator;
 use items::{Item, ion, item_size, json};
 use mutation::PartitionUpdate;
@@ -167,7 +169,9 @@ impl<'a> Reader<'a> {
             return Ok(Ok(None));
         }
         if matches!(self, Self::Json) {
-            return Ok(Request::parse(line).and_then(|request| request.item("Item")).map(Some));
+            return Ok(Request::parse(line)
+                .and_then(|request| request.item("Item"))
+                .map(|item| Some(Rc::unwrap_or_clone(item))));
         }
         let Ok(text) = std::str::from_utf8(line) else {
             return Ok(invalid!("it is not UTF-8"));
@@ -429,7 +433,7 @@ impl<C: Coordinator> Dynamo<C> {
         let key = table.key_of_item(&item)?;
         vectors::check(table, None, &item)?;
         let (timestamp, now) = (self.executor.timestamp(), self.store().now());
-        Ok((table.update(&key, &RowWrite::Put(item), timestamp, now), bytes))
+        Ok((table.update(&key, &RowWrite::Put(Rc::new(item)), timestamp, now), bytes))
     }
 
     /// Writes the items that wait for it.

@@ -97,6 +97,7 @@ use crate::store::Store;
 use crate::streams::Streams;
 use crate::sweep::INTERVAL as SWEEP_INTERVAL;
 use crate::table::{self, ApiTable};
+use crate::table_cache::TableCache;
 use crate::transfer::Transfers;
 use crate::transfer::s3::ObjectStore;
 use consumed::Consumed;
@@ -144,6 +145,7 @@ pub struct Dynamo<C> {
     host_names: Rc<[String]>,
     streams: Rc<Streams>,
     metrics: Rc<Metrics>,
+    tables: Rc<TableCache>,
     /// Exports and imports; none where the operator allows no directory for them.
     transfers: Option<Rc<Transfers>>,
     /// The snapshots of this node, for backups; none where it makes none.
@@ -163,6 +165,7 @@ impl<C> Clone for Dynamo<C> {
             host_names: self.host_names.clone(),
             streams: self.streams.clone(),
             metrics: self.metrics.clone(),
+            tables: self.tables.clone(),
             transfers: self.transfers.clone(),
             snapshots: self.snapshots.clone(),
             ..*self
@@ -184,6 +187,7 @@ impl<C: Coordinator> Dynamo<C> {
             host_names,
             streams,
             metrics,
+            tables: Rc::default(),
             transfers: None,
             snapshots: None,
             timeout: None,
@@ -624,8 +628,8 @@ impl<C: Coordinator> Dynamo<C> {
         let reads = looks || write.reads();
         let is_blind = !reads && store.writes_blindly(&write.table);
         let (mut decided, mut bytes) = (Decided::default(), 0);
-        let mut decide = |old: Option<&Item>| {
-            bytes = old.map_or(0, item_size);
+        let mut decide = |old: Option<Rc<Item>>| {
+            bytes = old.as_deref().map_or(0, item_size);
             decided = write.decide(old)?;
             Ok(if is_blind { write.blind() } else { write.row_write(&decided) })
         };
@@ -633,7 +637,7 @@ impl<C: Coordinator> Dynamo<C> {
         match &done {
             Ok(()) => {
                 let consumed =
-                    Consumed::of_write(&write.table, decided.before.as_ref(), decided.after.as_ref());
+                    Consumed::of_write(&write.table, decided.before.as_deref(), decided.after.as_deref());
                 self.count_write(write.operation(), &consumed, 1.0);
                 decided.consumed = consumed;
             }
@@ -661,7 +665,7 @@ impl<C: Coordinator> Dynamo<C> {
         request: &Request,
         write: &ItemWrite,
         decided: &Decided,
-        (shown, asked): (Option<&Option<Item>>, Capacity),
+        (shown, asked): (Option<&Option<Rc<Item>>>, Capacity),
     ) -> Result<Reply> {
         let mut answer = Map::new();
         decided.consumed.show(&mut answer, request.named_table(), asked);
@@ -684,7 +688,7 @@ impl<C: Coordinator> Dynamo<C> {
     }
 
     fn table(&self, request: &Request) -> Result<ApiTable> {
-        table::find(&self.schema(), &request.table_name()?)
+        self.tables.find(&self.schema(), request.table_name()?)
     }
 
     /// Changes a table of the schema by `change`, which may be called again when others change the schema meanwhile.
@@ -730,7 +734,7 @@ fn described(operation: &str, request: Option<&Request>) -> String {
             _ => None,
         })
         .collect();
-    let named = request.and_then(|request| request.table_name().ok());
+    let named = request.and_then(|request| request.table_name().ok()).map(str::to_owned);
     tables.extend(named);
     match tables.is_empty() {
         true => format!("DynamoDB {operation}"),

@@ -1,5 +1,7 @@
 //! PartiQL statements as the reads and writes that the other operations make.
 
+use std::rc::Rc;
+
 use exec::backend::Coordinator;
 use items::partiql::{Returning, Select, Statement, item_key};
 use items::{Condition, Item, Path};
@@ -87,18 +89,19 @@ impl<C: Coordinator> Dynamo<C> {
     pub(super) async fn write_statement(&self, of: &StatementWrite) -> Result<(Option<Item>, Consumed)> {
         let looks = of.returning.is_some();
         let decided = self.write_item(&of.write, looks).await?;
-        let touched = |item: &Option<Item>| match (&of.write.action, item) {
+        let touched = |item: &Option<Rc<Item>>| match (&of.write.action, item) {
             (Action::Update(update), Some(item)) => {
                 Some(update.touched(item)).filter(|item| !item.is_empty())
             }
             _ => None,
         };
+        let whole = |item: Option<Rc<Item>>| item.map(Rc::unwrap_or_clone);
         let shown = match of.returning {
             None => None,
             Some(Returning::ModifiedOld) => touched(&decided.before),
             Some(Returning::ModifiedNew) => touched(&decided.after),
-            Some(Returning::AllOld) => decided.before,
-            Some(Returning::AllNew) => decided.after,
+            Some(Returning::AllOld) => whole(decided.before),
+            Some(Returning::AllNew) => whole(decided.after),
         };
         Ok((shown, decided.consumed))
     }

@@ -10,7 +10,6 @@ use crate::request::Request;
 
 impl<C: Coordinator> Dynamo<C> {
     pub(super) async fn put_item(&self, request: &Request) -> Result<Reply> {
-        request.table_name()?;
         let returns =
             request.return_values(&["NONE", "ALL_OLD"], "ReturnValues can only be ALL_OLD or NONE")?;
         let capacity = request.capacity()?;

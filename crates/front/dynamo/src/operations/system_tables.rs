@@ -4,6 +4,7 @@
 //! booleans booleans and decimals numbers; all other values are strings, as CQL shows them.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -454,9 +455,9 @@ impl<C: Coordinator> Dynamo<C> {
 /// The setting that a PutItem or UpdateItem gives a value, and the value. It does not depend on the present one.
 fn setting(operation: &str, request: &Request) -> Result<(String, String)> {
     let (mut item, condition) = match operation {
-        "PutItem" => (request.item("Item")?, condition(request)?.0),
+        "PutItem" => (Rc::unwrap_or_clone(request.item("Item")?), condition(request)?.0),
         _ => {
-            let mut item = request.item("Key")?;
+            let mut item = Rc::unwrap_or_clone(request.item("Key")?);
             let (update, condition) = update_request(request)?;
             let only_sets = update.remove.is_empty() && !update.reads();
             for (path, value) in update.set.iter().filter(|_| only_sets) {

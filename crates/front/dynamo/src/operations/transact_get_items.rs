@@ -5,6 +5,7 @@
 //! transaction that changes nothing.
 
 use std::cell::RefCell;
+use std::rc::Rc;
 
 use exec::backend::Coordinator;
 use futures_util::future::try_join_all;
@@ -37,7 +38,7 @@ pub(super) struct Get {
     /// The table as the request names it.
     pub(super) named: String,
     pub(super) key: RowKey,
-    pub(super) key_item: Item,
+    pub(super) key_item: Rc<Item>,
     /// An item that does not meet it is not shown.
     pub(super) filter: Option<Condition>,
     pub(super) projection: Option<Projection>,

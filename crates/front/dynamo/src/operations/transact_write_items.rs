@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 
 use exec::backend::Coordinator;
-use items::{item_size, json};
+use items::{Item, item_size, json};
 use serde_json::{Map, Value as Json};
 
 use super::Dynamo;
@@ -132,7 +132,7 @@ impl<C: Coordinator> Dynamo<C> {
         }
         if shows_collections {
             let written = writes.iter().filter(|write| !matches!(write.action, Action::Check));
-            self.add_item_collections(&mut answer, written.map(|write| (&write.table, &write.key_item)))
+            self.add_item_collections(&mut answer, written.map(|write| (&write.table, &*write.key_item)))
                 .await;
         }
         Ok(Json::Object(answer))
@@ -156,15 +156,18 @@ impl<C: Coordinator> Dynamo<C> {
         if writes.iter().map(given).sum::<usize>() > BYTES_MAX {
             return invalid!("Transaction request size exceeds the maximum allowed size of 4 MB");
         }
+        let keys: Vec<Item> =
+            writes.iter().map(|write| write.table.key_attributes(&write.key_item)).collect();
         let participants: Vec<Participant<'_>> = writes
             .iter()
-            .map(|write| Participant { table: &write.table, key: &write.key, key_item: &write.key_item })
+            .zip(&keys)
+            .map(|(write, key_item)| Participant { table: &write.table, key: &write.key, key_item })
             .collect();
         let shown = ShownItems::new(writes.len());
         // A part that another coordinator has decided counts by its request.
         let fallback = |write: &ItemWrite| Consumed::of_table(write_units(given(write)));
         let costs = RefCell::new(writes.iter().map(fallback).collect::<Vec<_>>());
-        let decide = |at: usize, old: Option<&items::Item>| {
+        let decide = |at: usize, old: Option<&Item>| {
             let write = writes.get(at).ok_or_else(|| ApiError::validation("a participant of no write"))?;
             let (effect, cost) = write.effect(old).map_err(|error| shown.count(at, error))?;
             if let Some(place) = costs.borrow_mut().get_mut(at) {

@@ -1,5 +1,7 @@
 //! UpdateItem.
 
+use std::rc::Rc;
+
 use exec::backend::Coordinator;
 use items::Item;
 
@@ -11,16 +13,16 @@ use crate::request::Request;
 
 impl<C: Coordinator> Dynamo<C> {
     pub(super) async fn update_item(&self, request: &Request) -> Result<Reply> {
-        request.table_name()?;
         let all = ["NONE", "ALL_OLD", "ALL_NEW", "UPDATED_OLD", "UPDATED_NEW"];
         let returns = request.return_values(&all, "")?;
         let capacity = request.capacity()?;
         let write = ItemWrite::update(request, || self.table(request))?;
         let looks = ["ALL_OLD", "ALL_NEW", "UPDATED_OLD"].contains(&returns);
         let decided = self.write_item(&write, looks).await?;
-        let touched = |item: &Option<Item>| match &write.action {
+        let touched = |item: &Option<Rc<Item>>| match &write.action {
             Action::Update(update) => {
-                item.as_ref().map(|item| update.touched(item)).filter(|item| !item.is_empty())
+                let item = item.as_ref().map(|item| update.touched(item));
+                item.filter(|item| !item.is_empty()).map(Rc::new)
             }
             _ => None,
         };

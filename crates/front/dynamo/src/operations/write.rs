@@ -1,5 +1,7 @@
 //! A write of one item: the common part of PutItem, UpdateItem, DeleteItem and the parts of a transaction.
 
+use std::rc::Rc;
+
 use items::update::SetValue;
 use items::{Condition, Item, Path, Substitutions, Update};
 
@@ -15,7 +17,7 @@ use crate::vectors;
 
 /// The kind of a write.
 pub(super) enum Action {
-    Put(Item),
+    Put(Rc<Item>),
     Update(Update),
     Delete,
     /// Nothing: its condition is all there is to it.
@@ -28,8 +30,8 @@ pub(super) struct ItemWrite {
     /// The table as the request names it: by its name or its ARN.
     pub(super) named: String,
     pub(super) key: RowKey,
-    /// The key attributes.
-    pub(super) key_item: Item,
+    /// The attributes of the key, and others where the request gives the item.
+    pub(super) key_item: Rc<Item>,
     pub(super) action: Action,
     condition: Option<Condition>,
     shows_old: bool,
@@ -40,8 +42,8 @@ pub(super) struct ItemWrite {
 /// The item before a write and after it.
 #[derive(Default)]
 pub(super) struct Decided {
-    pub(super) before: Option<Item>,
-    pub(super) after: Option<Item>,
+    pub(super) before: Option<Rc<Item>>,
+    pub(super) after: Option<Rc<Item>>,
     /// The units that the write consumed, once it is made.
     pub(super) consumed: Consumed,
 }
@@ -63,8 +65,8 @@ impl ItemWrite {
         let table = find()?;
         let key = table.key_of_item(&item)?;
         vectors::check(&table, None, &item)?;
-        let key_item = table.key_attributes(&item);
-        let (action, named) = (Action::Put(item), request.named_table().to_owned());
+        let (key_item, named) = (item.clone(), request.named_table().to_owned());
+        let action = Action::Put(item);
         Ok(Self { table, named, key, key_item, action, condition, shows_old, inserts: false })
     }
 
@@ -102,7 +104,7 @@ impl ItemWrite {
         (action, condition): (Action, Option<Condition>),
         shows_old: bool,
     ) -> Result<Self> {
-        let key = table.key(&key_item)?;
+        let (key, key_item) = (table.key(&key_item)?, Rc::new(key_item));
         if let Action::Update(update) = &action {
             update.check_keys(&table.keys().map(|key| key.name).collect::<Vec<_>>())?;
             secondary::check_paths(&table, update.paths())?;
@@ -116,11 +118,11 @@ impl ItemWrite {
         check_item(&item, "Item size has exceeded the maximum allowed size")?;
         let key = table.key_of_item(&item)?;
         vectors::check(&table, None, &item)?;
-        let key_item = table.key_attributes(&item);
+        let item = Rc::new(item);
         let exists = Condition::Exists(Path::top(table.hash().name));
         let condition = Some(Condition::Not(Box::new(exists)));
-        let (action, named) = (Action::Put(item), table.name().to_owned());
-        Ok(Self { table, named, key, key_item, action, condition, shows_old, inserts: true })
+        let (action, named) = (Action::Put(item.clone()), table.name().to_owned());
+        Ok(Self { table, named, key, key_item: item, action, condition, shows_old, inserts: true })
     }
 
     /// The operation of one item that makes such a write; it counts the units.
@@ -142,11 +144,11 @@ impl ItemWrite {
     ///
     /// # Errors
     /// When the condition does not hold, or the item is not one that can be updated so.
-    pub(super) fn decide(&self, old: Option<&Item>) -> Result<Decided> {
+    pub(super) fn decide(&self, old: Option<Rc<Item>>) -> Result<Decided> {
         if let Some(condition) = &self.condition
-            && !condition.holds(old.unwrap_or(&Item::new()))
+            && !condition.holds(old.as_deref().unwrap_or(&Item::new()))
         {
-            let shown = old.filter(|_| self.shows_old).map(text_of);
+            let shown = old.filter(|_| self.shows_old).map(|item| text_of(&item));
             return Err(match self.inserts {
                 true => ApiError { item: shown, ..ApiError::duplicate() },
                 false => ApiError::condition_failed(shown),
@@ -155,9 +157,9 @@ impl ItemWrite {
         let after = match &self.action {
             Action::Put(item) => Some(item.clone()),
             Action::Delete => None,
-            Action::Check => old.cloned(),
+            Action::Check => old.clone(),
             Action::Update(update) => {
-                let base = old.unwrap_or(&self.key_item);
+                let base = old.as_ref().unwrap_or(&self.key_item);
                 let new = update.apply(base)?;
                 vectors::check(&self.table, Some(base), &new)?;
                 check_item(&new, "Item size to update has exceeded the maximum allowed size")?;
@@ -165,10 +167,10 @@ impl ItemWrite {
                 let makes = old.is_some()
                     || new.len() > self.key_item.len()
                     || update.remove.is_empty() && update.delete.is_empty();
-                makes.then_some(new)
+                makes.then(|| Rc::new(new))
             }
         };
-        Ok(Decided { before: old.cloned(), after, consumed: Consumed::default() })
+        Ok(Decided { before: old, after, consumed: Consumed::default() })
     }
 
     /// The row of a decision that was made by a look at the item.
@@ -204,10 +206,10 @@ impl ItemWrite {
 
     /// The effect of this write in a transaction, and the units that it consumes.
     pub(super) fn effect(&self, old: Option<&Item>) -> Result<(Effect, Consumed)> {
-        let decided = self.decide(old)?;
-        let consumed = Consumed::of_write(&self.table, decided.before.as_ref(), decided.after.as_ref());
+        let decided = self.decide(old.cloned().map(Rc::new))?;
+        let consumed = Consumed::of_write(&self.table, decided.before.as_deref(), decided.after.as_deref());
         let effect = match self.row_write(&decided) {
-            Some(RowWrite::Put(item)) => Effect::Put(item),
+            Some(RowWrite::Put(item)) => Effect::Put(Rc::unwrap_or_clone(item)),
             Some(RowWrite::Delete) => Effect::Delete,
             Some(RowWrite::Update(before, after)) => {
                 let (mut set, mut removed) = (Item::new(), Vec::new());
@@ -238,8 +240,20 @@ pub(super) fn update_request(request: &Request) -> Result<(Update, Option<Condit
     Ok((update, condition))
 }
 
+/// The members that a condition has to do with.
+const CONDITION_MEMBERS: [&str; 5] = [
+    "ConditionExpression",
+    "Expected",
+    "ConditionalOperator",
+    "ExpressionAttributeNames",
+    "ExpressionAttributeValues",
+];
+
 /// The condition of a put, a deletion or a check, and whether the item is shown when it fails.
 pub(super) fn condition(request: &Request) -> Result<(Option<Condition>, bool)> {
+    if !request.has_any(&CONDITION_MEMBERS) {
+        return Ok((None, request.returns_old_on_failure()?));
+    }
     request.check_mixed(&["Expected", "ConditionalOperator"], &["ConditionExpression"])?;
     let substitutions = request.substitutions(&["ConditionExpression"], &[])?;
     let condition = request.condition(&substitutions)?;

@@ -1,6 +1,7 @@
 //! Restores a table to a point in time, part by part: copies the items as they are, and writes over them the images before the changes behind
 //! that time, so that the first of each item wins (docs/design/pitr.md).
 
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -208,7 +209,9 @@ impl<C: Coordinator> Store<'_, C> {
                 });
                 match state {
                     Ok(state) => rows.extend(
-                        state.item.map(|item| job.target.row(&key, &RowWrite::Put(item), timestamp, now)),
+                        state
+                            .item
+                            .map(|item| job.target.row(&key, &RowWrite::Put(Rc::new(item)), timestamp, now)),
                     ),
                     Err(error) => tracing::warn!("a row is not restored: {}", error.message),
                 }
@@ -269,7 +272,7 @@ impl<C: Coordinator> Store<'_, C> {
                 continue;
             }
             let timestamp = job.recovered.timestamp_of_image(change.position.micros);
-            let write = change.before.map_or(RowWrite::Delete, RowWrite::Put);
+            let write = change.before.map_or(RowWrite::Delete, |item| RowWrite::Put(Rc::new(item)));
             updates.push(job.target.update(&key, &write, timestamp, now));
         }
         updates
