@@ -1,6 +1,6 @@
 """Starts a Torc node and Apache Cassandra, and holds one against the other: `run.py --torc BINARY [ARGS of diff.py]`.
 
-First the statements, those written by hand (`statements.py`) and generated ones (`diff.py`), then the files
+First the statements, those written by hand (`statements.py`), nearest neighbours (`nearest.py`) and generated statements (`diff.py`), then the files
 (`sstables.py`): SSTables cross in both directions.
 """
 
@@ -12,6 +12,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.dirname(HERE))
 
 import diff  # noqa: E402
+import nearest  # noqa: E402
 import sstables  # noqa: E402
 import statements  # noqa: E402
 from environment import Failure  # noqa: E402
@@ -38,6 +39,7 @@ def main():
                 torc.start()
                 if options.cases != 1:
                     failed += statements.compare(ADDRESS, options.host or ORACLE_ADDRESS)
+                    failed += nearest.compare(ADDRESS, options.host or ORACLE_ADDRESS)
                 failed += diff.compare(ADDRESS, options.host or ORACLE_ADDRESS, options)
                 if not torc.is_running():
                     print(f"FAIL torc ended with {torc.process.returncode}:\n{torc.log_tail()}")

@@ -103,9 +103,10 @@ fn select(plan: &SelectPlan, out: &mut String) {
         line(out, "reduce", &aggregates.collect::<Vec<_>>().join(", "));
     }
     if !plan.sort.is_empty() {
-        let columns = plan.sort.iter().map(|(column, descending)| {
-            format!("{}{}", name(column, table), if *descending { " desc" } else { "" })
-        });
+        let columns = plan
+            .sort
+            .iter()
+            .map(|by| format!("{}{}", name(&by.column, table), if by.descending { " desc" } else { "" }));
         line(out, "sort", &columns.collect::<Vec<_>>().join(", "));
     } else if plan.reversed {
         line(out, "order", "reversed");

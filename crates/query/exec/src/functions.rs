@@ -206,8 +206,9 @@ impl Function {
                     // As Cassandra: the token of an invalid key is null.
                     return Ok(None);
                 }
-                for part in &parts {
-                    crate::keys::check_component(part.len())?;
+                // The parts of a composite key have lengths of 16 bits.
+                if parts.len() > 1 {
+                    parts.iter().try_for_each(|part| crate::keys::check_component(part.len()))?;
                 }
                 let key = mutation::DecoratedKey::compose(&parts);
                 // No partition has an empty key, and the token of one is before everything, as in Cassandra.

@@ -69,7 +69,7 @@ impl Duration {
     /// ISO form `P0001-02-03T04:05:06`; any of them negative with a `-` in front.
     ///
     /// # Errors
-    /// [`TypeError::Refused`] when the text has none of these forms, a unit comes twice or out of order, or months,
+    /// [`TypeError::Duration`] when the text has none of these forms, a unit comes twice or out of order, or months,
     /// days or nanoseconds overflow.
     pub fn parse(text: &str) -> Result<Duration, TypeError> {
         let (negative, source) = match text.strip_prefix('-') {
@@ -84,7 +84,7 @@ impl Duration {
             None => builder.standard(source)?,
         };
         if understood.is_none() {
-            return Err(TypeError::Refused(format!("Unable to convert '{source}' to a duration")));
+            return Err(TypeError::Duration(format!("Unable to convert '{source}' to a duration")));
         }
         let duration = Duration { months: builder.months, days: builder.days, nanos: builder.nanos };
         Ok(if negative { duration.negated() } else { duration })
@@ -204,19 +204,19 @@ impl Builder {
         let name = |index: usize| UNITS.get(index).map_or("", |(_, name)| name);
         if unit + 1 == self.last {
             let text = format!("Invalid duration. The {} are specified multiple times", name(unit));
-            return Err(TypeError::Refused(text));
+            return Err(TypeError::Duration(text));
         }
         if unit < self.last {
             let text =
                 format!("Invalid duration. The {} should be after {}", name(self.last - 1), name(unit));
-            return Err(TypeError::Refused(text));
+            return Err(TypeError::Duration(text));
         }
         self.last = unit + 1;
         let too_long = |total| {
             let limit = i32::MAX;
             let text =
                 format!("Invalid duration. The total number of {total} must be less or equal to {limit}");
-            TypeError::Refused(text)
+            TypeError::Duration(text)
         };
         let add32 = |sum: i32, scale: i64| {
             number?.checked_mul(scale)?.checked_add(i64::from(sum)).and_then(|sum| i32::try_from(sum).ok())

@@ -19,6 +19,8 @@ pub enum TypeError {
         /// The text that was refused.
         text: String,
     },
+    /// The text of a duration that is refused, with the full message: Cassandra reports it without the column or the function around it.
+    Duration(String),
     /// Any other refusal, said in full.
     Refused(String),
 }
@@ -35,7 +37,7 @@ impl fmt::Display for TypeError {
         match self {
             TypeError::Length { expected, actual } => write!(f, "{expected} ({actual})"),
             TypeError::Unparsable { what, text } => write!(f, "Unable to make {what} from '{text}'"),
-            TypeError::Refused(text) => f.write_str(text),
+            TypeError::Duration(text) | TypeError::Refused(text) => f.write_str(text),
         }
     }
 }

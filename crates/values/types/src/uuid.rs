@@ -4,6 +4,9 @@
 /// 100-nanosecond ticks between the start of the Gregorian calendar (1582-10-15) and the Unix epoch.
 pub const GREGORIAN_TO_UNIX_TICKS: i64 = 0x01B2_1DD2_1381_4000;
 
+/// The largest time of a version 1 UUID, which has 60 bits, in ticks since the start of the Gregorian calendar.
+const TICKS_MAX: i64 = (1 << 60) - 1;
+
 /// The smallest and the largest clock-and-node half in the order of `timeuuid`, whose bytes compare signed.
 const LEAST_CLOCK_AND_NODE: u64 = 0x8080_8080_8080_8080;
 const GREATEST_CLOCK_AND_NODE: u64 = 0x7f7f_7f7f_7f7f_7f7f;
@@ -68,14 +71,21 @@ pub fn clock_and_node(clock_sequence: u16, node: u64) -> u64 {
     0x8000_0000_0000_0000 | u64::from(clock_sequence & 0x3fff) << 48 | (node & 0xFFFF_FFFF_FFFF)
 }
 
-/// The smallest `timeuuid` of a millisecond: the result of `minTimeuuid`.
+/// The smallest `timeuuid` of a millisecond: the result of `minTimeuuid`. Times before 1582 and after 5236, which a
+/// version 1 UUID cannot hold, give the first and the last one that it can, so that comparisons with the result are right.
 pub fn min_time_uuid(unix_ms: i64) -> [u8; 16] {
-    time_uuid(unix_ms.wrapping_mul(10_000), LEAST_CLOCK_AND_NODE)
+    time_uuid(within_time_uuids(unix_ms.saturating_mul(10_000)), LEAST_CLOCK_AND_NODE)
 }
 
-/// The largest `timeuuid` of a millisecond: the result of `maxTimeuuid`.
+/// The largest `timeuuid` of a millisecond: the result of `maxTimeuuid`, within the same bounds.
 pub fn max_time_uuid(unix_ms: i64) -> [u8; 16] {
-    time_uuid(unix_ms.wrapping_add(1).wrapping_mul(10_000).wrapping_sub(1), GREATEST_CLOCK_AND_NODE)
+    let last = unix_ms.saturating_add(1).saturating_mul(10_000).saturating_sub(1);
+    time_uuid(within_time_uuids(last), GREATEST_CLOCK_AND_NODE)
+}
+
+/// The tick nearest to `unix_ticks` of which there are version 1 UUIDs.
+fn within_time_uuids(unix_ticks: i64) -> i64 {
+    unix_ticks.clamp(-GREGORIAN_TO_UNIX_TICKS, TICKS_MAX - GREGORIAN_TO_UNIX_TICKS)
 }
 
 /// A version 4 UUID of 16 random bytes.

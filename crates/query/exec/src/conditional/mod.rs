@@ -138,14 +138,11 @@ impl<'a> CasRequest<'a> {
     ) -> Result<Self> {
         let mut bound = Vec::with_capacity(statements.len());
         for (plan, binds) in statements {
-            let env = Env::new(binds, call);
-            // USING is bound to the statement's values, and the rest of INSERT JSON to those of the document.
-            let ttl = plan.ttl(&env, request.now)?;
-            let binds = match plan.document(&env)? {
+            let binds = match plan.document(&Env::new(binds, call))? {
                 Some(document) => std::borrow::Cow::Owned(document),
                 None => std::borrow::Cow::Borrowed(*binds),
             };
-            bound.push(Statement { plan, binds, ttl });
+            bound.push(Statement { plan, binds, ttl: 0 });
         }
         let Some(first) = bound.first() else { return invalid!("A batch with conditions has statements") };
         let table = &first.plan.table;
@@ -161,6 +158,10 @@ impl<'a> CasRequest<'a> {
             statement.add_conditions(&env, &mut static_row, &mut rows)?;
         }
         let Some(key) = key else { return invalid!("A batch with conditions has statements") };
+        for (statement, (plan, binds)) in bound.iter_mut().zip(statements) {
+            // USING is bound to the statement's values, and the rest of INSERT JSON to those of the document.
+            statement.ttl = plan.ttl(&Env::new(binds, call), request.now)?;
+        }
         let columns = columns(table, &bound);
         let written = schema.table_by_id(table.id).unwrap_or(table).clone();
         Ok(Self { table, written, key, static_row, rows, columns, request, call, statements: bound })

@@ -172,7 +172,7 @@ impl BatchPlan {
     /// The timestamp of the whole, or the default.
     ///
     /// # Errors
-    /// [`ExecError::Invalid`] when the bound timestamp is null, no 64-bit integer, or the least one, which stands for none.
+    /// [`ExecError::Invalid`] when the bound timestamp is null or no 64-bit integer.
     pub fn timestamp(&self, env: &Env<'_>, default: Timestamp) -> Result<Timestamp> {
         given_timestamp(self.timestamp.as_ref(), env, default)
     }

@@ -3,7 +3,9 @@
 use std::cmp::Ordering;
 
 use bytes::Bytes;
-use cql::ast::{ComparisonOperator, Condition, Ident, InValues, Predicate, Relation, Target, Term, TermKind};
+use cql::ast::{
+    ComparisonOperator, Condition, Ident, InValues, Predicate, Relation, Target, Term, TermKind, Using,
+};
 use schema::{Column, ColumnKind};
 use types::CqlType;
 use types::elements::{Elements, Fields};
@@ -103,6 +105,17 @@ impl Conditions {
     }
 }
 
+/// Refuses a timestamp of a statement with an IF clause.
+///
+/// # Errors
+/// [`ExecError::Invalid`](crate::ExecError::Invalid) when there is one.
+pub fn check_unstamped(using: &Using) -> Result<()> {
+    match using.timestamp {
+        Some(_) => invalid!("Cannot provide custom timestamp for conditional updates"),
+        None => Ok(()),
+    }
+}
+
 impl ColumnCondition {
     /// Whether it is about the static row.
     pub fn is_static(&self) -> bool {
@@ -137,9 +150,12 @@ impl ColumnCondition {
             Part::Whole => BoundPart::Whole,
             Part::Field(at) => BoundPart::Field(*at),
             Part::Element(key) => match key.eval(env)? {
-                Value::Set(key) => BoundPart::Element(key),
+                // An empty index is none; an empty key may be one.
+                Value::Set(key) if !key.is_empty() || matches!(self.column.ty, CqlType::Map { .. }) => {
+                    BoundPart::Element(key)
+                }
                 Value::Unset => return unset(),
-                Value::Null => {
+                Value::Set(_) | Value::Null => {
                     let what = if matches!(self.column.ty, CqlType::Map { .. }) { "map" } else { "list" };
                     return invalid!("Invalid null value for {what} element access");
                 }

@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use cql::ast::{JsonValue, Term, TermKind};
 use schema::Table;
-use types::CqlType;
 use types::json::{self, Value as Json};
+use types::{CqlType, TypeError};
 
 use crate::error::{Result, invalid};
 use crate::expr::bind::Binds;
@@ -47,19 +47,15 @@ pub fn values(table: &Table, document: Option<Bytes>, default_unset: bool) -> Re
     };
     let missing = if default_unset { Value::Unset } else { Value::Null };
     let mut values = vec![missing; table.columns().len()];
-    for (name, value) in members {
-        // Names are folded to lower case unless they are in quotes of their own.
-        let name = match name.strip_prefix('"').and_then(|name| name.strip_suffix('"')) {
-            Some(quoted) => quoted.to_owned(),
-            None => name.to_lowercase(),
-        };
+    for (name, value) in json::meant_members(&members) {
         let Some(at) = table.columns().iter().position(|column| column.name == name) else {
             return invalid!("JSON values map contains unrecognized column: {name}");
         };
         let column = &table.columns()[at];
-        values[at] = match column.ty.from_json(&value) {
+        values[at] = match column.ty.from_json(value) {
             Ok(Some(bytes)) => Value::Set(bytes.into()),
             Ok(None) => Value::Null,
+            Err(TypeError::Duration(text)) => return invalid!("{text}"),
             Err(error) => return invalid!("Error decoding JSON value for {}: {error}", column.name),
         };
     }

@@ -41,7 +41,7 @@ use crate::where_clause::rows::RowRestriction;
 use crate::where_clause::{self, Restrictions, StatementKind};
 use apply::Stamp;
 use checks::Checks;
-use condition::Conditions;
+use condition::{Conditions, check_unstamped};
 use operation::{Change, Operation};
 
 /// Bytes of lists that one statement reads to change elements of them, as many as a mutation may have.
@@ -193,7 +193,7 @@ impl ModificationPlan {
             return invalid!("INSERT statements are not allowed on counter tables, use UPDATE instead");
         }
         if ast.if_not_exists {
-            plan.set_conditions(Conditions::NotExists, &ast.using)?;
+            plan.set_conditions(Conditions::NotExists)?;
         }
         match &ast.source {
             InsertSource::Values { columns, values } => {
@@ -245,7 +245,7 @@ impl ModificationPlan {
         }
         plan.check_compact()?;
         plan.using(&ast.using, &mut resolver)?;
-        plan.with_checks()
+        plan.with_checks(&ast.using)
     }
 
     /// Refuses an INSERT without a value into a compact table that has values, whose rows live by them.
@@ -310,7 +310,10 @@ impl ModificationPlan {
         let mut resolver = Resolver::new(lookup.schema, &table, markers);
         let mut plan = Self::new(table.clone(), ModificationKind::Update);
         check_assigned(ast, &table)?;
-        plan.set_conditions(Conditions::resolve(&ast.condition, &mut resolver)?, &ast.using)?;
+        if let Condition::Relations(_) = &ast.condition {
+            check_unstamped(&ast.using)?;
+        }
+        plan.set_conditions(Conditions::resolve(&ast.condition, &mut resolver)?)?;
         plan.using(&ast.using, &mut resolver)?;
         for assignment in &ast.assignments {
             let column = resolver.column(&assignment.column.name)?;
@@ -320,7 +323,7 @@ impl ModificationPlan {
         let restrictions = where_clause::resolve(&ast.filter, StatementKind::Update, &mut resolver)?;
         plan.check_rows(&restrictions, "UPDATE")?;
         plan.take(restrictions);
-        plan.with_checks()
+        plan.with_checks(&ast.using)
     }
 
     /// Resolves a DELETE.
@@ -337,7 +340,10 @@ impl ModificationPlan {
         let table = writable(lookup, &ast.table, keyspace, (&ast.using, ast.condition != Condition::None))?;
         let mut resolver = Resolver::new(lookup.schema, &table, markers);
         let mut plan = Self::new(table.clone(), ModificationKind::Delete);
-        plan.set_conditions(Conditions::resolve(&ast.condition, &mut resolver)?, &ast.using)?;
+        if let Condition::Relations(_) = &ast.condition {
+            check_unstamped(&ast.using)?;
+        }
+        plan.set_conditions(Conditions::resolve(&ast.condition, &mut resolver)?)?;
         for target in &ast.targets {
             let operation = Operation::delete(target, &mut resolver)?;
             check_nulled(&table, &operation)?;
@@ -347,11 +353,13 @@ impl ModificationPlan {
         let restrictions = where_clause::resolve(&ast.filter, StatementKind::Delete, &mut resolver)?;
         plan.check_deleted(&restrictions)?;
         plan.take(restrictions);
+        plan.check_using(&ast.using)?;
         Ok(plan)
     }
 
     /// This plan with the layout of its rows and the constraints of its table, if it gives every column that has to be given.
-    fn with_checks(mut self) -> Result<Self> {
+    fn with_checks(mut self, using: &Using) -> Result<Self> {
+        self.check_using(using)?;
         let columns = self.bound_cells.iter().flatten().map(|(column, _)| *column);
         self.layout = RowLayout::new(&self.table, columns).map(Arc::new);
         self.checks = Checks::of(&self.table)?;
@@ -367,18 +375,23 @@ impl ModificationPlan {
     }
 
     /// Takes an IF clause, unless it cannot stand in the statement.
-    fn set_conditions(&mut self, conditions: Conditions, using: &Using) -> Result<()> {
+    fn set_conditions(&mut self, conditions: Conditions) -> Result<()> {
         if conditions.is_empty() {
             return Ok(());
         }
         if self.is_counter() {
             return invalid!("Conditional updates are not supported on counter tables");
         }
-        if using.timestamp.is_some() {
-            return invalid!("Cannot provide custom timestamp for conditional updates");
-        }
         self.conditions = conditions;
         Ok(())
+    }
+
+    /// Refuses a timestamp of a statement with an IF clause.
+    fn check_using(&self, using: &Using) -> Result<()> {
+        match self.conditions.is_empty() {
+            true => Ok(()),
+            false => check_unstamped(using),
+        }
     }
 
     /// Whether rows are changed or deleted, and not only the static row.
@@ -534,6 +547,8 @@ impl ModificationPlan {
         let ttl = match expr.eval(env)? {
             Value::Unset => return Ok(None),
             Value::Null => return Ok(Some(0)),
+            // The empty value is a null here, as in Cassandra.
+            Value::Set(bytes) if bytes.is_empty() => return Ok(Some(0)),
             Value::Set(bytes) => match <[u8; 4]>::try_from(&*bytes).map(i32::from_be_bytes) {
                 Ok(ttl) => ttl,
                 Err(_) => return invalid!("Invalid TTL value"),
@@ -563,11 +578,12 @@ impl ModificationPlan {
         if !self.is_direct {
             return Ok(());
         }
-        let stamp = self.stamp(request, env, timestamp)?;
+        let timestamp = self.timestamp(env, timestamp)?;
         let mut keys = bounds::partition_keys(&self.table, &self.access.keys, env)?;
         assert_eq!(keys.len(), 1, "one value for each column of the key makes one key");
         let Some(key) = keys.pop() else { return Ok(()) };
         let clusterings = if self.names_rows() { self.clusterings(env)? } else { Clusterings::new() };
+        let stamp = self.stamp(request, env, timestamp)?;
         self.update_of(
             out.insert(PartitionUpdate::new(self.table.clone(), key)),
             &clusterings,
@@ -577,14 +593,13 @@ impl ModificationPlan {
         )
     }
 
-    /// Timestamp and TTL of the written cells.
+    /// Timestamp and TTL of the written cells. Keys are looked at before, as in Cassandra, and values afterwards.
     fn stamp(&self, request: &Request<'_>, env: &Env<'_>, timestamp: Timestamp) -> Result<Stamp> {
-        Ok(Stamp {
-            timestamp: self.timestamp(env, timestamp)?,
-            ttl: self.ttl(env, request.now)?,
-            now: request.now,
-            ordered_at: None,
-        })
+        let ttl = self.ttl(env, request.now)?;
+        if timestamp == i64::MIN {
+            return invalid!("Out of bound timestamp, must be in [{}, {}]", i64::MIN + 1, i64::MAX);
+        }
+        Ok(Stamp { timestamp, ttl, now: request.now, ordered_at: None })
     }
 
     /// Makes the updates of partitions that the statement amounts to. `timestamp` is that of statements that give none.
@@ -600,12 +615,14 @@ impl ModificationPlan {
         timestamp: Timestamp,
         out: &mut Vec<PartitionUpdate>,
     ) -> Result<()> {
-        let stamp = self.stamp(request, env, timestamp)?;
+        let (outer, timestamp) = (env, self.timestamp(env, timestamp)?);
         let document = self.document(env)?;
         let env = Env { binds: document.as_ref().unwrap_or(env.binds), ..*env };
         let keys = bounds::partition_keys(&self.table, &self.access.keys, &env)?;
         let clusterings = if self.names_rows() { self.clusterings(&env)? } else { Clusterings::new() };
         bounds::check_product(keys.len(), clusterings.len())?;
+        // USING is bound to the statement's values, and not to those of a document.
+        let stamp = self.stamp(request, outer, timestamp)?;
         let read = self.read_lists(coordinator, request, &keys, &clusterings).await?;
         let mut pace = Pace::new();
         for key in keys {
@@ -784,14 +801,12 @@ impl ModificationPlan {
                 return bounds::rows(&self.table, &self.access.rows, env);
             };
             match expr.eval(env)? {
-                Value::Set(value) => {
-                    crate::keys::check_component(value.len())?;
-                    values.push(value);
-                }
+                Value::Set(value) => values.push(value),
                 Value::Null => return invalid!("Invalid null value in condition for column {}", column.name),
                 Value::Unset => return invalid!("Invalid unset value for column {}", column.name),
             }
         }
+        crate::keys::check_values(&values)?;
         let components: SmallVec<[Option<&[u8]>; 4]> = values.iter().map(|value| Some(&**value)).collect();
         Ok(Clusterings::from_iter([Clustering::new(&self.table, &components)]))
     }
@@ -845,16 +860,13 @@ impl ModificationPlan {
 /// The timestamp that USING gives, or the default.
 ///
 /// # Errors
-/// [`ExecError::Invalid`] when it is null, no 64-bit integer, or the least one, which stands for none.
+/// [`ExecError::Invalid`] when it is null or no 64-bit integer.
 fn given_timestamp(expr: Option<&Expr>, env: &Env<'_>, default: Timestamp) -> Result<Timestamp> {
     let Some(expr) = expr else { return Ok(default) };
     match expr.eval(env)? {
         Value::Unset => Ok(default),
         Value::Null => invalid!("Invalid null value of timestamp"),
         Value::Set(bytes) => match <[u8; 8]>::try_from(&*bytes).map(i64::from_be_bytes) {
-            Ok(i64::MIN) => {
-                invalid!("Out of bound timestamp, must be in [{}, {}]", i64::MIN + 1, i64::MAX)
-            }
             Ok(timestamp) => Ok(timestamp),
             Err(_) => invalid!("Invalid timestamp value"),
         },

@@ -43,6 +43,17 @@ use crate::where_clause::{self, Restrictions, StatementKind};
 use nearest_plan::{NearestPlan, limit_expected};
 use selection::Selection;
 
+/// A clustering column by which rows of several partitions are sorted after they were read.
+#[derive(Clone, Debug)]
+pub struct SortColumn {
+    /// The column.
+    pub column: ColumnRef,
+    /// The largest value comes first.
+    pub descending: bool,
+    /// The order is not the table's: nulls come last then, as in Cassandra.
+    pub is_backwards: bool,
+}
+
 /// A prepared SELECT.
 #[derive(Debug)]
 pub struct SelectPlan {
@@ -66,8 +77,8 @@ pub struct SelectPlan {
     pub group_function: Option<Expr>,
     /// Rows in descending clustering order.
     pub reversed: bool,
-    /// Clustering columns, with "descending", by which rows of several partitions are sorted after they were read.
-    pub sort: Vec<(ColumnRef, bool)>,
+    /// Clustering columns by which rows of several partitions are sorted after they were read.
+    pub sort: Vec<SortColumn>,
     /// ORDER BY … ANN OF.
     pub nearest: Option<NearestPlan>,
     /// LIMIT.
@@ -399,8 +410,7 @@ fn group_by(
         }
         next += 1;
     }
-    let is_named = |at: usize| restrictions.keys.as_ref().is_some_and(|keys| keys[at].is_one());
-    if next < key_len && !(next..key_len).all(is_named) {
+    if next < key_len {
         return invalid!("Group by is not supported on only a part of the partition key");
     }
     if ast.distinct && next > key_len {
@@ -492,11 +502,7 @@ fn group_function<'a>(
 }
 
 /// The order of rows: reversed or not, and the columns to sort by after reading.
-fn order_by(
-    ast: &Select,
-    table: &Table,
-    restrictions: &Restrictions,
-) -> Result<(bool, Vec<(ColumnRef, bool)>)> {
+fn order_by(ast: &Select, table: &Table, restrictions: &Restrictions) -> Result<(bool, Vec<SortColumn>)> {
     if ast.order_by.iter().all(cql::ast::Ordering::is_by_value) {
         return Ok((false, Vec::new()));
     }
@@ -547,7 +553,7 @@ fn order_by(
             return invalid!("Unsupported order by relation");
         }
         reversed = Some(backwards);
-        sort.push((ColumnRef::from(column), descending));
+        sort.push(SortColumn { column: ColumnRef::from(column), descending, is_backwards: backwards });
     }
     if !restrictions.is_key_in() {
         sort.clear();

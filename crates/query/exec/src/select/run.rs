@@ -842,7 +842,7 @@ impl<R: RowSink> Emitter<'_, R> {
             return Ok(Admitted::PartitionDone);
         }
         if group.key.is_none() && !plan.sort.is_empty() {
-            group.sort_key = plan.sort.iter().map(|(column, _)| view.value(column)).collect();
+            group.sort_key = plan.sort.iter().map(|by| view.value(&by.column)).collect();
         }
         group.key = Some(group_key);
         Ok(Admitted::Add)

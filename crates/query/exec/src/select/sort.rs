@@ -7,11 +7,11 @@ use bytes::Bytes;
 use mutation::{Row, Seconds};
 use replica::PartitionResult;
 
-use super::SelectPlan;
-use crate::expr::row::{ColumnRef, RowView, key_components};
+use super::{SelectPlan, SortColumn};
+use crate::expr::row::{RowView, key_components};
 
-/// Clustering columns with "descending", by which rows are sorted.
-type Order = [(ColumnRef, bool)];
+/// The columns of ORDER BY.
+type Order = [SortColumn];
 
 /// A row's sort key, and its partition and row numbers; a static row alone has a number behind all rows.
 type Entry = (Vec<Option<Bytes>>, usize, usize);
@@ -51,7 +51,7 @@ impl Sorted {
             }
             let view = RowView::new(&key, statics, row, now);
             if keep(&view) {
-                let values = plan.sort.iter().map(|(column, _)| view.value(column)).collect();
+                let values = plan.sort.iter().map(|by| view.value(&by.column)).collect();
                 self.open.push((values, self.partitions.len(), at));
                 kept += 1;
             }
@@ -127,14 +127,14 @@ impl PartialEq for Head<'_> {
 
 impl Eq for Head<'_> {}
 
-/// The order of two rows by the columns of ORDER BY; nulls come first.
+/// The order of two rows by the columns of ORDER BY. Nulls, of partitions of a static row alone, come first in the table's order.
 pub fn order(by: &Order, a: &[Option<Bytes>], b: &[Option<Bytes>]) -> Ordering {
-    for ((column, descending), (a, b)) in by.iter().zip(a.iter().zip(b)) {
-        let order = match (a, b) {
-            (Some(a), Some(b)) => column.ty.compare(a, b),
-            (a, b) => a.is_some().cmp(&b.is_some()),
+    for (by, (a, b)) in by.iter().zip(a.iter().zip(b)) {
+        let (order, is_reversed) = match (a, b) {
+            (Some(a), Some(b)) => (by.column.ty.compare(a, b), by.descending),
+            (a, b) => (a.is_some().cmp(&b.is_some()), by.is_backwards),
         };
-        let order = if *descending { order.reverse() } else { order };
+        let order = if is_reversed { order.reverse() } else { order };
         if order.is_ne() {
             return order;
         }

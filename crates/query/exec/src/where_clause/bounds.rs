@@ -13,7 +13,7 @@ use super::filter::in_values;
 use super::rows::{RowRestriction, SliceEnd, TokenRange};
 use crate::error::{Result, invalid};
 use crate::expr::{Env, Value};
-use crate::keys::{COMPONENT_LEN_MAX, check_component};
+use crate::keys::{COMPONENT_LEN_MAX, check_component, check_values};
 
 /// More combinations of `IN` values than this are refused: each is a partition or a range to read.
 pub const COMBINATIONS_MAX: usize = 65_536;
@@ -54,9 +54,7 @@ pub fn partition_keys(table: &Table, choices: &[Choice], env: &Env<'_>) -> Resul
     }
     let mut keys = Keys::with_capacity(combinations.len());
     for parts in combinations {
-        for part in &parts {
-            check_component(part.len())?;
-        }
+        check_values(&parts)?;
         keys.push(match parts.as_slice() {
             [single] => checked_key(single.clone())?,
             parts => {
@@ -229,7 +227,7 @@ fn ranges_of(table: &Table, rows: &[RowRestriction], too_long: TooLong, env: &En
 /// Refuses values that no row can have, or leaves out the prefixes with one.
 fn check_prefixes(prefixes: &mut Vec<Prefix>, too_long: TooLong) -> Result<()> {
     match too_long {
-        TooLong::Refused => prefixes.iter().flatten().try_for_each(|value| check_component(value.len())),
+        TooLong::Refused => prefixes.iter().try_for_each(|prefix| check_values(prefix)),
         TooLong::MatchesNothing => {
             prefixes.retain(|prefix| prefix.iter().all(|value| value.len() <= COMPONENT_LEN_MAX));
             Ok(())

@@ -298,3 +298,44 @@ fn counters_at_serial_levels() {
         );
     }
 }
+
+#[test]
+fn of_the_faults_of_a_write_keys_are_reported_before_using_and_values() {
+    let node = node();
+    node.run("CREATE TABLE ks.c (k int, c int, v int, PRIMARY KEY (k, c))");
+    const MIN: Value<'_> = Value::Set(&[0x80, 0, 0, 0, 0, 0, 0, 0]);
+    const NEGATIVE: Value<'_> = Value::Set(&[0xff; 4]);
+    const TTL: &str = "! Invalid: A TTL must be greater or equal to 0, but was -1";
+    const NO_TIMESTAMP: &str = "! Invalid: Invalid null value of timestamp";
+    let write = "UPDATE ks.c USING TIMESTAMP ? AND TTL ? SET v = 1 WHERE k = ? AND c = ?";
+    let conditional = "UPDATE ks.c USING TTL ? SET v = 1 WHERE k = ? AND c = ? IF v = 1";
+    let cases: [(&str, &[Value<'_>], &str); 9] = [
+        (write, &[Value::Null, NEGATIVE, Value::Null, Value::Null], NO_TIMESTAMP),
+        (
+            write,
+            &[MIN, NEGATIVE, Value::Null, Value::Unset],
+            "! Invalid: Invalid null value in condition for column k",
+        ),
+        (write, &[MIN, NEGATIVE, Value::Set(b""), Value::Unset], "! Invalid: Key may not be empty"),
+        (write, &[MIN, NEGATIVE, ONE, Value::Unset], "! Invalid: Invalid unset value for column c"),
+        (write, &[MIN, NEGATIVE, ONE, ONE], TTL),
+        (
+            write,
+            &[MIN, Value::Null, ONE, ONE],
+            "! Invalid: Out of bound timestamp, must be in [-9223372036854775807, 9223372036854775807]",
+        ),
+        // The empty value is a null.
+        (write, &[Value::Unset, Value::Set(b""), ONE, ONE], "void"),
+        (
+            conditional,
+            &[NEGATIVE, ONE, Value::Null],
+            "! Invalid: Invalid null value in condition for column c",
+        ),
+        (conditional, &[NEGATIVE, ONE, ONE], TTL),
+    ];
+    for (text, values, answer) in cases {
+        let (id, known) = prepared(&node, text);
+        let got = node.request(|request| request.execute(&id, &known, &Node::values(values)));
+        assert_eq!(show(&got), answer, "{text} with {values:?}");
+    }
+}

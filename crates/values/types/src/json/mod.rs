@@ -5,4 +5,5 @@ mod read;
 mod value;
 mod write;
 
+pub use read::meant_members;
 pub use value::{Value, parse, parse_first, write_string};

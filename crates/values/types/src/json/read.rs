@@ -198,19 +198,25 @@ fn read_tuple(types: &[CqlType], value: &Value) -> Result<Vec<u8>, TypeError> {
     Ok(build_tuple(fields.collect::<Result<Vec<_>, TypeError>>()?))
 }
 
-/// The name that a member of an object means: in double quotes exactly that, else in lower case.
-fn meant_name(name: &str) -> String {
-    match name.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) {
-        Some(exact) => exact.to_owned(),
-        None => name.to_lowercase(),
-    }
+/// The members of an object under the names of columns or fields that they mean: in double quotes exactly that, else in lower case. Where two
+/// mean the same, the last one counts; those whose names were changed come after all others, as in Cassandra.
+pub fn meant_members(members: &[(String, Value)]) -> Vec<(String, &Value)> {
+    let mut all: Vec<(bool, String, &Value)> = members
+        .iter()
+        .map(|(name, value)| {
+            let exact = name.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+            let meant = exact.map_or_else(|| name.to_lowercase(), str::to_owned);
+            (meant != *name, meant, value)
+        })
+        .collect();
+    all.sort_by_key(|(is_changed, ..)| *is_changed);
+    all.into_iter().map(|(_, name, value)| (name, value)).collect()
 }
 
 fn read_udt(ty: &UserType, value: &Value) -> Result<Vec<u8>, TypeError> {
     let members = object(value)?;
     let mut fields: Vec<Option<Vec<u8>>> = vec![None; ty.fields.len()];
-    for (name, value) in members.iter() {
-        let name = meant_name(name);
+    for (name, value) in meant_members(&members) {
         let unknown = || {
             TypeError::Refused(format!("Unknown field '{name}' in value of user defined type {}", ty.name))
         };

@@ -23,7 +23,7 @@ impl MathFunction {
             MathFunction::Log => x.ln(),
             MathFunction::Log10 => x.log10(),
             // Java's Math.round: halves up, as a 64-bit integer.
-            MathFunction::Round => (x + 0.5).floor() as i64 as f64,
+            MathFunction::Round => (x.floor() + f64::from(x - x.floor() >= 0.5)) as i64 as f64,
         }
     }
 
@@ -44,7 +44,8 @@ impl MathFunction {
             // Through a double and back, cut towards zero.
             (_, Number::Integer(number)) => Number::Double(self.of_double(number as f64)),
             (MathFunction::Round, Number::Float(number)) => {
-                Number::Float((number + 0.5).floor() as i32 as f32)
+                let is_up = number - number.floor() >= 0.5;
+                Number::Float((number.floor() + f32::from(is_up)) as i32 as f32)
             }
             (_, Number::Float(number)) => Number::Float(self.of_double(f64::from(number)) as f32),
             (_, Number::Double(number)) => Number::Double(self.of_double(number)),

@@ -25,7 +25,7 @@ pub use arithmetic::add;
 pub use operator::Operator;
 pub use resolve::{resolve, resolve_cast, resolve_negation, resolve_operator};
 
-use crate::{CqlType, json};
+use crate::{CqlType, TypeError, json};
 use std::fmt;
 
 /// The inputs that functions that are not pure take from outside.
@@ -290,8 +290,9 @@ impl Function {
                 self.full_name()
             ))
         })?;
-        self.returns.from_json(&value).map_err(|error| {
-            self.failed(format!("org.apache.cassandra.serializers.MarshalException: {error}"))
+        self.returns.from_json(&value).map_err(|error| match error {
+            TypeError::Duration(text) => FunctionError::Invalid(text),
+            error => self.failed(format!("org.apache.cassandra.serializers.MarshalException: {error}")),
         })
     }
 }

@@ -307,6 +307,11 @@ fn overloads_and_their_refusals() {
         from_json.execute(&[Some(b"\"x\"")], &mut Still).unwrap_err().to_string(),
         "org.apache.cassandra.serializers.MarshalException: Unable to make int from 'x'"
     );
+    let duration = resolve("fromjson", &[&constant(ConstantKind::String, "1")], Some(&CqlType::Duration));
+    assert_eq!(
+        duration.unwrap().unwrap().execute(&[Some(b"\"1d1mo\"")], &mut Still),
+        Err(FunctionError::Invalid("Invalid duration. The days should be after months".into()))
+    );
     assert_eq!(
         refusal(resolve("fromjson", &[&constant(ConstantKind::String, "1")], None)),
         "fromjson() cannot be used in the selection clause of a SELECT statement"
@@ -330,4 +335,52 @@ fn time_functions_of_the_environment() {
     assert_eq!(call("current_timestamp"), "'2023-11-14T22:13:20.123Z'");
     assert_eq!(call("currentdate"), "'2023-11-14'");
     assert_eq!(call("current_time"), "'22:13:20.123000000'");
+}
+
+#[test]
+fn halves_are_rounded_up_of_the_exact_number() {
+    let round = |ty: CqlType, value: &[u8]| {
+        let function = resolve("round", &[&typed(ty)], None).unwrap().unwrap();
+        function.execute(&[Some(value)], &mut Still).unwrap().unwrap()
+    };
+    for (number, rounded) in [
+        // One half more is no float: it would be rounded to 10000000.
+        (9_999_999.0_f32, 9_999_999.0_f32),
+        (0.499_999_97, 0.0),
+        (0.5, 1.0),
+        (-0.5, 0.0),
+        (-1.5, -1.0),
+        (2.5, 3.0),
+        (f32::NAN, 0.0),
+        (f32::INFINITY, 2_147_483_600.0),
+    ] {
+        assert_eq!(round(CqlType::Float, &number.to_be_bytes()), rounded.to_be_bytes(), "{number}");
+    }
+    for (number, rounded) in [
+        (0.499_999_999_999_999_94_f64, 0.0_f64),
+        (4_503_599_627_370_497.0, 4_503_599_627_370_497.0),
+        (9_007_199_254_740_991.0, 9_007_199_254_740_991.0),
+        (-2.5, -2.0),
+    ] {
+        assert_eq!(round(CqlType::Double, &number.to_be_bytes()), rounded.to_be_bytes(), "{number}");
+    }
+}
+
+#[test]
+fn bounds_of_times_that_no_timeuuid_has_are_its_first_and_last() {
+    use types::uuid::{max_time_uuid, min_time_uuid, unix_ms};
+    let compare = |a: [u8; 16], b: [u8; 16]| CqlType::Timeuuid.compare(&a, &b);
+    // 1582-10-15 and 5236-03-31, and times around them and far away.
+    let (first, last) = (-12_219_292_800_000, 103_072_857_660_684);
+    let times =
+        [i64::MIN, -100_000_000_000_000, first, 0, 1_600_000_000_000, last, 253_402_300_799_999, i64::MAX];
+    for pair in times.windows(2) {
+        let [a, b] = [pair[0], pair[1]];
+        assert!(compare(min_time_uuid(a), min_time_uuid(b)).is_le(), "{a} {b}");
+        assert!(compare(max_time_uuid(a), max_time_uuid(b)).is_le(), "{a} {b}");
+        assert!(compare(min_time_uuid(a), max_time_uuid(a)).is_lt(), "{a}");
+    }
+    for (time, held) in [(i64::MIN, first), (first, first), (7, 7), (last, last), (i64::MAX, last)] {
+        assert_eq!(unix_ms(&min_time_uuid(time)), Some(held));
+    }
 }
