@@ -1,7 +1,9 @@
 //! Bugs that tests inject, to see that their checks find them. No configuration leads here.
 
-use mutation::PartitionUpdate;
+use cdc::{Log, Naming, stream_of};
+use mutation::{PartitionUpdate, Timestamp};
 use replica::{ReadCommand, ReadPage};
+use schema::Schema;
 
 /// Which bugs are injected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -44,6 +46,8 @@ pub struct Canaries {
     pub unlogged_deletions: bool,
     /// Changes go to the streams of the generation before that of their time.
     pub former_streams: bool,
+    /// The changes of a logged batch are logged although it failed before any of it was written.
+    pub logged_failed_batches: bool,
     /// Nodes that are about to be replicas are not told of writes.
     pub no_pending_writes: bool,
     /// One in four of the fetched ranges is left out.
@@ -77,6 +81,19 @@ pub(crate) fn without_row_deletions(update: &PartitionUpdate) -> PartitionUpdate
     changed.deletion = update.deletion;
     changed.range_tombstones = update.range_tombstones.clone();
     changed
+}
+
+/// The rows of the log of an update, which is not written itself; none where its table has no log.
+pub(crate) fn changes_alone(schema: &Schema, update: &PartitionUpdate) -> Vec<PartitionUpdate> {
+    let log = schema.cdc_log_of(&update.table).and_then(|log| Log::new(&update.table, log.clone()).ok());
+    let Some(log) = log else { return Vec::new() };
+    let generations = schema.cdc_generations();
+    let mut stream = |timestamp: Timestamp| {
+        let begun = generations.iter().rfind(|generation| generation.start_micros() <= timestamp);
+        let generation = begun.or(generations.first()).expect("a log comes with a generation");
+        stream_of(generation, update.key.token)
+    };
+    log.changes(None, update, &mut stream, Naming::Canonical)
 }
 
 /// A page's digest.

@@ -21,6 +21,7 @@ use topology::{NodeIndex, Replicas};
 
 use crate::batch_row::{self, StoredBatch};
 use crate::batchlog::Batchlog;
+use crate::canaries::changes_alone;
 use crate::context::Context;
 use crate::ongoing::Age;
 use crate::peer_error::PeerError;
@@ -109,14 +110,23 @@ impl<'a> Batches<'a> {
     ) -> Result<(), RequestError> {
         assert!(updates.len() > 1, "a batch of one update needs no log");
         self.log.check_room().map_err(RequestError::Overloaded)?;
-        let writes = Writes::new(self.context).plan_with_lease(updates, &options).await?;
+        let logged_anyway = self.context.injected().logged_failed_batches.then(|| updates.clone());
+        let writes = match Writes::new(self.context).plan_with_lease(updates, &options).await {
+            Ok(writes) => writes,
+            Err(error) => {
+                self.log_changes_alone(logged_anyway).await;
+                return Err(error);
+            }
+        };
         let view = self.context.view();
         let holders = choose_holders(&view, self.context.next_turn());
         let active = self.log.begin(writes.iter().map(|write| &write.update));
-        self.keep_batch(&view, &active.batch, &holders, options).await.inspect_err(|_| {
+        if let Err(error) = self.keep_batch(&view, &active.batch, &holders, options).await {
             // Nothing of it was applied: it should not be applied later. A node that misses this message replays all of it.
             self.forget_later(&view, &active.batch, &holders);
-        })?;
+            self.log_changes_alone(logged_anyway).await;
+            return Err(error);
+        }
         if self.context.injected().early_removal {
             self.forget_later(&view, &active.batch, &holders);
         }
@@ -127,6 +137,20 @@ impl<'a> Batches<'a> {
             self.forget_later(&view, &active.batch, &holders);
         }
         result
+    }
+
+    /// An injected bug: writes the changes of updates to their logs, without the updates.
+    async fn log_changes_alone(&self, updates: Option<Vec<PartitionUpdate>>) {
+        let Some(updates) = updates else { return };
+        let schema = self.context.schema();
+        let changes = updates.iter().flat_map(|update| changes_alone(&schema, update)).collect();
+        let deadline = self.context.rt().now() + COMPLETION_TIMEOUT;
+        let options = WriteOptions { consistency: Consistency::Any, kind: WriteKind::Batch, deadline };
+        let writes = Writes::new(self.context);
+        if let Ok(planned) = writes.plan_with_lease(changes, &options).await {
+            let age = Age::New(self.context.hinting().begin_write());
+            drop(writes.write_planned(planned, options, age).await);
+        }
     }
 
     /// Stores a batch on this node and on one of the others at least, or on two others.

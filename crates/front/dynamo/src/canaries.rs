@@ -9,4 +9,6 @@ pub struct Canaries {
     pub stale_condition: bool,
     /// The record of a pending transaction expires after an hour, by the clock of any node.
     pub expiring_record: bool,
+    /// A read of a stream begins with the newest generation of the log's streams: the changes of former ones are not in it.
+    pub newest_generation_alone: bool,
 }

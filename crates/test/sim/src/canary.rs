@@ -382,6 +382,20 @@ impl Canary {
             |injected| injected.coordinator.unlogged_deletions = true,
         ),
         checked(
+            "newest-generation-alone",
+            "a read of a stream of the DynamoDB API leaves out the changes of former generations",
+            (Focus::Moves, 10, Some(0)),
+            "item_stream",
+            |injected| injected.dynamo.newest_generation_alone = true,
+        ),
+        checked(
+            "logged-failed-batches",
+            "the changes of a logged batch are logged although it failed before any of it was written",
+            (Focus::Changes, 20, Some(4)),
+            "changes",
+            |injected| injected.coordinator.logged_failed_batches = true,
+        ),
+        checked(
             "rollback-unnoticed",
             "a node whose disk was restored from an older image serves",
             (Focus::Rollback, 2, Some(0)),

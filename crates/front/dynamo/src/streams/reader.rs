@@ -152,6 +152,10 @@ impl<'a> ShardRead<'a> {
         let columns = LogColumns::new(self.table, self.log)?;
         let schema = store.executor.coordinator().schema();
         let generations = schema.cdc_generations();
+        let from = match generations.last().filter(|_| store.canaries.newest_generation_alone) {
+            Some(newest) => from.max(Position::before(newest.start_micros())),
+            None => from,
+        };
         let mut merge = Merge {
             read: self,
             columns,

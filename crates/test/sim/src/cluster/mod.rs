@@ -156,7 +156,7 @@ pub(crate) fn run(seed: u64, options: &Options) -> Report {
             stamps: Rc::new(RefCell::new(Stamps::new())),
             cut: SharedCut::default(),
             indexed: SharedIndexed::default(),
-            items: Rc::new(RefCell::new(Items::new())),
+            items: Rc::new(RefCell::new(Items::new(directed.homes().len() as u64))),
             copied: SharedCopied::default(),
             details: Rng::new(seed, DETAILS_STREAM),
             schema: Rc::new(RefCell::new(Known::all(directed.changers))),

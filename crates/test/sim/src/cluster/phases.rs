@@ -322,6 +322,7 @@ impl ClusterDirector {
                 plan: self.plan.clone(),
                 servers: servers.to_vec(),
                 rng: self.sim.rng(ITEM_CLIENT_STREAM + number + now),
+                home: 0,
             };
             self.rt.spawn(Group::Statement, client.run())
         })

@@ -27,19 +27,22 @@ pub(crate) async fn prepare(director: &mut ClusterDirector) -> Result<(), String
 /// Reads every item once more, and looks for an order of the requests to each number.
 pub(crate) async fn judge_numbers(director: &mut ClusterDirector) -> Result<(), String> {
     let (world, items) = (director.world.clone(), director.items.clone());
-    let keys = items.borrow().keys();
-    let nth = director.any_node();
-    let mut api = open(director, nth).await?;
-    for key in keys {
-        let read = match key {
-            ItemKey::Number(key) => read_number(&world, &items, &mut api, key).await,
-            ItemKey::List(key) => read_list(&world, &items, &mut api, key).await,
-        };
-        if director.failed() {
-            return Ok(());
-        }
-        if !read {
-            return Err(format!("item {} is not read by node {nth}", key.text()));
+    let (keys, homes) = (items.borrow().keys(), items.borrow().homes());
+    for home in 0..homes {
+        let nth = director.any_node_of(Some(home));
+        let mut api = open(director, nth).await?;
+        let here = keys.iter().filter(|key| items.borrow().home(**key) == home).copied().collect::<Vec<_>>();
+        for key in here {
+            let read = match key {
+                ItemKey::Number(key) => read_number(&world, &items, &mut api, key).await,
+                ItemKey::List(key) => read_list(&world, &items, &mut api, key).await,
+            };
+            if director.failed() {
+                return Ok(());
+            }
+            if !read {
+                return Err(format!("item {} is not read by node {nth}", key.text()));
+            }
         }
     }
     for (key, history) in &items.borrow().numbers {

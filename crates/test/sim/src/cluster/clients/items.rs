@@ -31,6 +31,8 @@ pub(crate) struct ItemClient {
     pub(crate) plan: Rc<ClusterPlan>,
     pub(crate) servers: Vec<SocketAddr>,
     pub(crate) rng: Rng,
+    /// The datacenter of the connection, whose items it writes.
+    pub(crate) home: usize,
 }
 
 /// A request that did not succeed, and whether it may have been carried out.
@@ -89,14 +91,19 @@ impl ItemClient {
     /// Works until the world is down.
     pub(crate) async fn run(mut self) {
         while !self.world.borrow().down {
-            if let Some(mut api) = self.open().await {
+            let server = *pick(&mut self.rng, &self.servers);
+            self.home = self.home_of(server);
+            if let Some(mut api) = self.open(server).await {
                 self.work(&mut api).await;
             }
         }
     }
 
-    async fn open(&mut self) -> Option<Api> {
-        let server = *pick(&mut self.rng, &self.servers);
+    fn home_of(&self, server: SocketAddr) -> usize {
+        self.plan.home(self.world.borrow().nth_at(server))
+    }
+
+    async fn open(&mut self, server: SocketAddr) -> Option<Api> {
         match Api::open(&self.rt, server.ip()).await {
             Ok(api) => Some(api),
             Err(failure) => {
@@ -113,21 +120,27 @@ impl ItemClient {
                 return;
             }
             self.rt.sleep(Duration::from_micros(self.rng.below(self.plan.pause_micros.max(20_000)))).await;
+            if self.items.borrow().homes() > 1 && one_in(&mut self.rng, 5) {
+                if self.read_elsewhere(api).await {
+                    continue;
+                }
+                return;
+            }
             let step = match self.rng.below(20) {
                 0 | 1 => {
-                    let key = self.items.borrow_mut().number(&mut self.rng);
+                    let key = self.items.borrow_mut().number(&mut self.rng, self.home);
                     read_number(&self.world, &self.items, api, key).await
                 }
                 2..=5 => self.write_number(api).await,
                 6 => self.statement(api).await,
                 7 => self.batch(api).await,
                 8 => {
-                    let keys = self.items.borrow_mut().some_lists(&mut self.rng, 1);
+                    let keys = self.items.borrow_mut().some_lists(&mut self.rng, self.home, 1);
                     read_list(&self.world, &self.items, api, keys[0]).await
                 }
                 9 | 10 => self.append(api).await,
                 11 | 12 => {
-                    let keys = self.items.borrow_mut().some_lists(&mut self.rng, 3);
+                    let keys = self.items.borrow_mut().some_lists(&mut self.rng, self.home, 3);
                     self.read_at_once(api, &keys).await
                 }
                 _ => self.transaction(api).await,
@@ -150,7 +163,7 @@ impl ItemClient {
     async fn write_number(&mut self, api: &mut Api) -> bool {
         let (key, expected, value) = {
             let mut items = self.items.borrow_mut();
-            let key = items.number(&mut self.rng);
+            let key = items.number(&mut self.rng, self.home);
             (key, items.expected(key), items.value())
         };
         let input = draw::draw_write(&mut self.rng, (expected, value), false);
@@ -199,7 +212,7 @@ impl ItemClient {
     async fn append(&mut self, api: &mut Api) -> bool {
         let (key, value) = {
             let mut items = self.items.borrow_mut();
-            (items.some_lists(&mut self.rng, 1)[0], items.value())
+            (items.some_lists(&mut self.rng, self.home, 1)[0], items.value())
         };
         let WriteRequest { operation, mut body, .. } = draw::append(key, value);
         let shows = one_in(&mut self.rng, 2);
@@ -266,7 +279,7 @@ impl ItemClient {
 
     async fn transaction(&mut self, api: &mut Api) -> bool {
         let count = 2 + self.rng.below(2) as usize;
-        let keys = self.items.borrow_mut().some_lists(&mut self.rng, count);
+        let keys = self.items.borrow_mut().some_lists(&mut self.rng, self.home, count);
         // A client that has just read them is right more often.
         if one_in(&mut self.rng, 2) && !self.read_at_once(api, &keys).await {
             return false;
@@ -304,9 +317,32 @@ impl ItemClient {
         true
     }
 
-    /// Sends a transaction that was not answered once more, to any node. Should it be refused now, the first request may still be carried out.
+    /// Reads a list of another datacenter.
+    async fn read_elsewhere(&mut self, api: &mut Api) -> bool {
+        let key = {
+            let mut items = self.items.borrow_mut();
+            let others = items.homes() as u64 - 1;
+            let home = (self.home + 1 + self.rng.below(others) as usize) % items.homes();
+            items.some_lists(&mut self.rng, home, 1)[0]
+        };
+        match ask(&self.world, api, "GetItem", &draw::get(ItemKey::List(key))).await {
+            Ok(answer) => {
+                match draw::shown_list(answer.get("Item")) {
+                    Ok(values) => self.items.borrow_mut().note_elsewhere(key, values),
+                    Err(problem) => self.fail("transactions", problem),
+                }
+                true
+            }
+            Err(failed) => failed.keeps_connection(),
+        }
+    }
+
+    /// Sends a transaction that was not answered once more, to any node of its datacenter. Should it be refused now, the first request may still be carried out.
     async fn repeat(&mut self, at: usize, parts: &[Part], body: &Json) -> bool {
-        if let Some(mut api) = self.open().await
+        let near: Vec<SocketAddr> =
+            self.servers.iter().copied().filter(|server| self.home_of(*server) == self.home).collect();
+        let server = *pick(&mut self.rng, &near);
+        if let Some(mut api) = self.open(server).await
             && ask(&self.world, &mut api, "TransactWriteItems", body).await.is_ok()
         {
             self.commit(at, parts);
@@ -341,7 +377,7 @@ impl ItemClient {
     fn number_part(&mut self) -> Option<(Part, WriteRequest)> {
         let now = self.now();
         let mut items = self.items.borrow_mut();
-        let key = items.number(&mut self.rng);
+        let key = items.number(&mut self.rng, self.home);
         let (expected, value) = (items.expected(key), items.value());
         let input = draw::draw_write(&mut self.rng, (expected, value), true);
         let request = draw::write_number(&mut self.rng, key, &input)?;

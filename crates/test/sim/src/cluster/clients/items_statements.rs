@@ -24,7 +24,7 @@ impl ItemClient {
     pub(crate) async fn statement(&mut self, api: &mut Api) -> bool {
         let (key, expected, value) = {
             let mut items = self.items.borrow_mut();
-            let key = items.number(&mut self.rng);
+            let key = items.number(&mut self.rng, self.home);
             (key, items.expected(key), items.value())
         };
         let StatementRequest { input, body, needs_item } =
@@ -70,7 +70,7 @@ impl ItemClient {
         for _ in 0..3 {
             let now = self.now();
             let mut items = self.items.borrow_mut();
-            let (key, value) = (items.number(&mut self.rng), items.value());
+            let (key, value) = (items.number(&mut self.rng, self.home), items.value());
             if writes.iter().any(|(known, _)| *known == key) {
                 continue;
             }

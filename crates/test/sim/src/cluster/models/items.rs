@@ -2,7 +2,8 @@
 //! requests. The others are lists to which transactions over several items append values that no other appends: there has to be one order
 //! of all transactions and of all requests to one list.
 //!
-//! All clients ask the nodes of one datacenter: writes of the same item in several are ordered by their timestamps alone.
+//! Each item belongs to one datacenter, its home: writes of the same item in several are ordered by their timestamps alone, and transactions of several
+//! are isolated from the writes of their own. Clients of another datacenter may read it: they see a list as it was at any time.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -15,9 +16,9 @@ use rt_sim::Rng;
 
 /// The table.
 pub(crate) const TABLE: &str = "items";
-/// Numbers in use at once.
+/// Numbers in use at once in each datacenter.
 const NUMBERS: u64 = 3;
-/// Lists in use at once.
+/// Lists in use at once in each datacenter.
 const LISTS: u64 = 4;
 /// Operations on a number, after which another takes its place: the checker's search grows with them.
 const OPERATIONS_MAX: usize = 60;
@@ -60,9 +61,11 @@ pub(crate) struct Items {
     known: BTreeMap<u64, Vec<i64>>,
     /// The number in the last answer about each.
     last_seen: BTreeMap<u64, Option<i64>>,
-    /// The item of each place.
-    places: [u64; NUMBERS as usize],
-    list_places: [u64; LISTS as usize],
+    /// Datacenters that have items of their own.
+    homes: u64,
+    /// The item of each place, home by home.
+    places: Vec<u64>,
+    list_places: Vec<u64>,
     next_value: i64,
 }
 
@@ -77,13 +80,28 @@ pub(crate) struct Begun {
 }
 
 impl Items {
-    /// None is in use yet.
-    pub(crate) fn new() -> Self {
+    /// None is in use yet, in so many datacenters.
+    pub(crate) fn new(homes: u64) -> Self {
         Self {
-            places: std::array::from_fn(|at| at as u64),
-            list_places: std::array::from_fn(|at| at as u64),
+            homes,
+            places: (0..NUMBERS * homes).collect(),
+            list_places: (0..LISTS * homes).collect(),
             ..Self::default()
         }
+    }
+
+    /// Datacenters that have items of their own.
+    pub(crate) fn homes(&self) -> usize {
+        self.homes as usize
+    }
+
+    /// The datacenter of an item. A place keeps its remainder.
+    pub(crate) fn home(&self, key: ItemKey) -> usize {
+        let (key, places) = match key {
+            ItemKey::Number(key) => (key, NUMBERS),
+            ItemKey::List(key) => (key, LISTS),
+        };
+        (key % (places * self.homes) / places) as usize
     }
 
     /// A value that nobody has written.
@@ -92,26 +110,26 @@ impl Items {
         self.next_value
     }
 
-    /// A number that has room for one more operation.
-    pub(crate) fn number(&mut self, rng: &mut Rng) -> u64 {
-        let place = &mut self.places[rng.below(NUMBERS) as usize];
+    /// A number of this home that has room for one more operation.
+    pub(crate) fn number(&mut self, rng: &mut Rng, home: usize) -> u64 {
+        let place = &mut self.places[home * NUMBERS as usize + rng.below(NUMBERS) as usize];
         let history = self.numbers.entry(*place).or_default();
         let open = history.iter().filter(|one| one.output.is_none()).count();
         if history.len() >= OPERATIONS_MAX || open >= OPEN_MAX {
-            *place += NUMBERS;
+            *place += NUMBERS * self.homes;
         }
         *place
     }
 
-    /// So many lists that have room, all different.
-    pub(crate) fn some_lists(&mut self, rng: &mut Rng, count: usize) -> Vec<u64> {
+    /// So many lists of this home that have room, all different.
+    pub(crate) fn some_lists(&mut self, rng: &mut Rng, home: usize, count: usize) -> Vec<u64> {
         assert!(count <= LISTS as usize, "there are {LISTS} lists");
         let first = rng.below(LISTS) as usize;
         let mut keys = Vec::new();
         for place in (first..first + count).map(|at| at % LISTS as usize) {
-            let key = &mut self.list_places[place];
+            let key = &mut self.list_places[home * LISTS as usize + place];
             if self.given.get(key).is_some_and(|given| *given >= VALUES_MAX) {
-                *key += LISTS;
+                *key += LISTS * self.homes;
             }
             keys.push(*key);
         }
@@ -193,6 +211,12 @@ impl Items {
         }
     }
 
+    /// A list of another datacenter was read: it shows that list as it was at some time, of which nothing is known.
+    pub(crate) fn note_elsewhere(&mut self, key: u64, values: Vec<i64>) {
+        let steps = vec![Step::Read { key, values }];
+        self.lists.push(Transaction { invoked: 0, ended: NEVER, ending: Ending::Committed, steps });
+    }
+
     fn learn(&mut self, key: u64, values: &[i64]) {
         let known = self.known.entry(key).or_default();
         if values.len() > known.len() {
@@ -211,8 +235,8 @@ impl Items {
         self.numbers.clear();
         self.lists.clear();
         self.given.clear();
-        self.places.iter_mut().for_each(|key| *key += NUMBERS);
-        self.list_places.iter_mut().for_each(|key| *key += LISTS);
+        self.places.iter_mut().for_each(|key| *key += NUMBERS * self.homes);
+        self.list_places.iter_mut().for_each(|key| *key += LISTS * self.homes);
     }
 }
 
@@ -229,7 +253,7 @@ mod tests {
 
     #[test]
     fn a_refused_transaction_shows_a_list_and_appends_nothing() {
-        let mut items = Items::new();
+        let mut items = Items::new(1);
         let first = items.begin_lists(vec![Step::Append { key: 0, value: 1 }], 10);
         items.commit_lists(first, Vec::new(), 20);
         let second = items.begin_lists(vec![Step::Append { key: 0, value: 2 }], 30);
@@ -239,6 +263,36 @@ mod tests {
         let third = items.begin_lists(Vec::new(), 50);
         items.commit_lists(third, vec![(0, vec![1, 2])], 60);
         assert_eq!(check(&items.lists), Err(Anomaly::Aborted { key: 0, value: 2, writer: 1 }));
+    }
+
+    #[test]
+    fn items_stay_at_home() {
+        let (mut items, mut rng) = (Items::new(2), Rng::new(1, 1));
+        for _ in 0..3 {
+            for home in 0..items.homes() {
+                let lists = items.some_lists(&mut rng, home, 3);
+                assert!(lists.iter().all(|key| items.home(ItemKey::List(*key)) == home), "{lists:?}");
+                let number = items.number(&mut rng, home);
+                assert_eq!(items.home(ItemKey::Number(number)), home);
+            }
+            items.retire();
+        }
+    }
+
+    #[test]
+    fn a_reader_elsewhere_sees_old_lists_and_none_that_never_was() {
+        let mut items = Items::new(2);
+        for value in [1, 2] {
+            let at = items.begin_lists(vec![Step::Append { key: 0, value }], 10 * value as u64);
+            items.commit_lists(at, Vec::new(), 10 * value as u64 + 5);
+        }
+        let last = items.begin_lists(Vec::new(), 50);
+        items.commit_lists(last, vec![(0, vec![1, 2])], 60);
+        items.note_elsewhere(0, vec![1]);
+        items.note_elsewhere(0, Vec::new());
+        assert_eq!(check(&items.lists), Ok(()));
+        items.note_elsewhere(0, vec![2]);
+        assert!(matches!(check(&items.lists), Err(Anomaly::Incompatible { .. })));
     }
 
     #[test]

@@ -24,6 +24,7 @@ impl ClusterDirector {
             Some(Focus::Steady) => self.fault_few(until).await,
             Some(Focus::Growth) => self.grow(until).await,
             Some(Focus::Rings) => self.change_again(until).await,
+            Some(Focus::Moves) if self.plan.ring.is_empty() => self.change_again(until).await,
             Some(Focus::Graces) => self.change_once(until).await,
             Some(Focus::Rollback) => self.restore_disks(until).await,
             _ => self.disturb(until).await,
@@ -32,9 +33,10 @@ impl ClusterDirector {
 
     /// Whether the scenario decides when nodes join.
     pub(crate) fn joins_in_scenarios(&self) -> bool {
-        matches!(
-            self.plan.focus,
-            Some(Focus::Deaf | Focus::Stale | Focus::Growth | Focus::Rings | Focus::Graces)
-        )
+        match self.plan.focus {
+            Some(Focus::Deaf | Focus::Stale | Focus::Growth | Focus::Rings | Focus::Graces) => true,
+            Some(Focus::Moves) => self.plan.ring.is_empty(),
+            _ => false,
+        }
     }
 }

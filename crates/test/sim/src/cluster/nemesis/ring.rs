@@ -196,6 +196,10 @@ impl ClusterDirector {
         if matches!(event, RingEvent::Leave | RingEvent::Remove) {
             free.retain(|nth| self.can_do_without(*nth));
         }
+        if event.loses_node() && self.plan.operations.items {
+            // Items are acknowledged by the replicas of one datacenter.
+            free.retain(|nth| self.copies.of_datacenter(&self.plan.datacenters[*nth]) != Some(1));
+        }
         if event == RingEvent::Replace {
             // The replicas of a datacenter stay there.
             let spare = self.next_joiner()?;

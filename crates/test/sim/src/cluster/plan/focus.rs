@@ -33,6 +33,9 @@ const GRACES_ONE_IN: u64 = 20;
 /// The same of the DynamoDB API.
 const ITEMS_STREAM: u64 = 32;
 const ITEMS_ONE_IN: u64 = 20;
+/// The same of it with topology changes and several datacenters.
+const MOVES_STREAM: u64 = 34;
+const MOVES_ONE_IN: u64 = 20;
 
 /// The focus of a scenario.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,11 +79,13 @@ pub enum Focus {
     Scarce,
     /// Items of the DynamoDB API, transactions over several, indexes and a stream of their changes.
     Items,
+    /// The same beside topology changes, in one or two datacenters.
+    Moves,
 }
 
 impl Focus {
     /// All of them.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::Lag,
         Self::Votes,
         Self::Away,
@@ -100,6 +105,7 @@ impl Focus {
         Self::Graces,
         Self::Scarce,
         Self::Items,
+        Self::Moves,
     ];
     /// Those that existed when the first seeds were recorded.
     const FIRST: [Self; 7] =
@@ -129,6 +135,7 @@ impl Focus {
             Self::Graces => "graces",
             Self::Scarce => "scarce",
             Self::Items => "items",
+            Self::Moves => "moves",
         }
     }
 
@@ -158,6 +165,8 @@ impl Focus {
         let drawn = drawn.or_else(|| one_in(&mut graces, GRACES_ONE_IN).then_some(Self::Graces));
         let mut items = Rng::new(seed, ITEMS_STREAM);
         let drawn = drawn.or_else(|| one_in(&mut items, ITEMS_ONE_IN).then_some(Self::Items));
+        let mut moves = Rng::new(seed, MOVES_STREAM);
+        let drawn = drawn.or_else(|| one_in(&mut moves, MOVES_ONE_IN).then_some(Self::Moves));
         wanted.or(drawn).map(|focus| (focus, rng))
     }
 
@@ -175,6 +184,7 @@ impl Focus {
             Self::Rings | Self::Views | Self::Changes | Self::Graces => *pick(rng, &[4, 5]),
             Self::Rollback => *pick(rng, &[3, 3, 4, 5]),
             Self::Steady => *pick(rng, &[3, 3, 4, 5]),
+            Self::Moves => *pick(rng, &[4, 5, 6, 7]),
         }
     }
 }

@@ -9,6 +9,7 @@ use crate::cluster::plan::fault::Fault;
 use crate::cluster::plan::focus::Focus;
 use crate::cluster::plan::grace::Grace;
 use crate::cluster::plan::replication::{Copies, Levels};
+use crate::cluster::plan::ring_event::RingEvent;
 use crate::plan::{Sync, one_in, pick};
 use crate::table::Scale;
 
@@ -48,6 +49,7 @@ impl Focus {
             Self::Graces => graces(plan, rng),
             Self::Scarce => scarce(plan, rng),
             Self::Items => items(plan, rng),
+            Self::Moves => moves(plan, rng),
             Self::Changes => {
                 views(plan, rng);
                 plan.captured = true;
@@ -272,4 +274,32 @@ fn items(plan: &mut ClusterPlan, rng: &mut Rng) {
     busy(plan, 20_000, 50_000);
     plan.machine.workers = 2;
     plan.hours = plan.faults.contains(&Fault::ClockJump) && !one_in(rng, 3);
+}
+
+/// Items beside topology changes: by chance beside the faults, or (where `ring` is empty) one change after the other. Six nodes and more stand in two
+/// datacenters, of which the second has one replica or three. The last machine is a spare one of the first.
+fn moves(plan: &mut ClusterPlan, rng: &mut Rng) {
+    items(plan, rng);
+    let nodes = plan.shards.len();
+    plan.founders = nodes - 1;
+    plan.tokens = *pick(rng, &[2, 4]);
+    plan.links = Some(slow(*pick(rng, &[5, 30])));
+    plan.rounds = *pick(rng, &[1, 2]);
+    plan.ring = if one_in(rng, 2) { RingEvent::ALL.to_vec() } else { Vec::new() };
+    busy(plan, 20_000, 50_000);
+    plan.machine.workers = 2;
+    let second: &[usize] = match nodes {
+        6 => &[1, 4],
+        7 => &[1, 3, 5],
+        _ => &[],
+    };
+    if !second.is_empty() {
+        second.iter().for_each(|nth| plan.datacenters[*nth] = "dc2".to_owned());
+        plan.distance = *pick(rng, &[None, Some(Duration::from_millis(5)), Some(Duration::from_millis(40))]);
+        let copies = if second.len() < 3 { 1 } else { 3 };
+        plan.copies = Copies::ByDatacenter([("dc1".to_owned(), 3), ("dc2".to_owned(), copies)].into());
+        plan.levels = Levels::draw(rng, 2, true);
+    }
+    plan.levels.weak_writes.clear();
+    plan.levels.reads_overlap = false;
 }

@@ -313,9 +313,12 @@ impl ClusterPlan {
         }
         let is_focus = self.focus == Some(Focus::Rows);
         self.operations.rows_truncated = self.truncates && !self.forces && (is_focus || one_in(rng, 2));
-        let is_focus = self.focus == Some(Focus::Items);
-        self.operations.items = self.serves_items()
-            && (is_focus || self.focus.is_none() && !self.hours && one_in(rng, ITEMS_ONE_IN));
+        self.operations.items = match self.focus {
+            Some(Focus::Moves) => true,
+            Some(Focus::Items) => self.serves_items(),
+            Some(_) => false,
+            None => self.serves_items() && !self.hours && one_in(rng, ITEMS_ONE_IN),
+        };
     }
 
     /// Whether the requests to items have an order: in one datacenter, of three replicas that stay and lose no acknowledged write.

@@ -48,6 +48,14 @@ impl Copies {
         }
     }
 
+    /// Those that one datacenter has, if each has its own.
+    pub(crate) fn of_datacenter(&self, name: &str) -> Option<usize> {
+        match self {
+            Self::Anywhere(_) => None,
+            Self::ByDatacenter(copies) => copies.get(name).copied(),
+        }
+    }
+
     /// Whether nodes in these datacenters have a place for each.
     pub(crate) fn fit(&self, datacenters: &[&str]) -> bool {
         match self {
