@@ -384,7 +384,7 @@ impl Canary {
         checked(
             "newest-generation-alone",
             "a read of a stream of the DynamoDB API leaves out the changes of former generations",
-            (Focus::Moves, 10, Some(0)),
+            (Focus::Moves, 5, Some(2)),
             "item_stream",
             |injected| injected.dynamo.newest_generation_alone = true,
         ),
