@@ -61,6 +61,8 @@ impl CqlType {
     }
 
     fn read_number(&self, text: &str, value: &Value) -> Result<Vec<u8>, TypeError> {
+        // An integer, which has no negative zero.
+        let text = if text == "-0" { "0" } else { text };
         match (self, value.java_class()) {
             (CqlType::Int, "Integer") | (CqlType::Bigint | CqlType::Counter, "Integer" | "Long") => {
                 self.from_string(text)

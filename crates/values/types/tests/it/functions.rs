@@ -384,3 +384,22 @@ fn bounds_of_times_that_no_timeuuid_has_are_its_first_and_last() {
         assert_eq!(unix_ms(&min_time_uuid(time)), Some(held));
     }
 }
+
+#[test]
+fn members_of_json_are_read_as_cassandra_reads_them() {
+    use types::json::{Value, meant_members, parse};
+    let read = |ty: CqlType, text: &str| ty.from_json(&parse(text).unwrap()).unwrap().unwrap();
+    // Without a fraction it is an integer, which has no negative zero.
+    assert_eq!(read(CqlType::Double, "-0"), 0.0_f64.to_be_bytes());
+    assert_eq!(read(CqlType::Double, "-0.0"), (-0.0_f64).to_be_bytes());
+    assert_eq!(read(CqlType::Float, "-0"), 0.0_f32.to_be_bytes());
+    let Ok(Value::Object(members)) = parse(r#"{"A": 1, "a": 2, "b": 3, "b": 4, "\"C\"": 5, "C": 6}"#) else {
+        panic!("an object")
+    };
+    let number = |text: &str| parse(text).unwrap();
+    let meant = meant_members(&members);
+    let named =
+        |name: &str| meant.iter().rev().find(|(meant, _)| meant == name).map(|(_, value)| (*value).clone());
+    assert_eq!([named("a"), named("b")], [Some(number("1")), Some(number("4"))]);
+    assert_eq!([named("C"), named("c")], [Some(number("5")), Some(number("6"))]);
+}
