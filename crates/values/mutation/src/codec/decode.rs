@@ -167,6 +167,12 @@ struct Named {
     dropped: Timestamp,
 }
 
+/// Whether a cell is of the present column. Also one of the earliest time, which no client can give, where no column was dropped: rows whose
+/// cells stay encoded keep it, too.
+fn outlives(timestamp: Timestamp, dropped: Timestamp) -> bool {
+    dropped == Timestamp::MIN || timestamp > dropped
+}
+
 struct Decoder<'a> {
     fields: Fields<'a>,
     base: Timestamp,
@@ -325,7 +331,7 @@ impl<'a> Decoder<'a> {
         let flags = self.fields.read("a cell's flags", Reader::u8)?;
         if flags & COMPLEX == 0 {
             let cell = self.cell(flags)?;
-            return Ok(((cell.timestamp > dropped).then_some(ColumnData::Simple(cell)), false));
+            return Ok((outlives(cell.timestamp, dropped).then_some(ColumnData::Simple(cell)), false));
         }
         let mut complex = Complex::empty();
         if flags & CELL_TOMBSTONE != 0 {
@@ -340,7 +346,7 @@ impl<'a> Decoder<'a> {
             let path = self.fields.bytes("an element's path")?;
             let flags = self.fields.read("a cell's flags", Reader::u8)?;
             let cell = self.cell(flags)?;
-            if cell.timestamp > dropped {
+            if outlives(cell.timestamp, dropped) {
                 complex.cells.push(ComplexCell { path, cell });
             } else {
                 self.is_whole = false;

@@ -191,3 +191,21 @@ fn an_update_of_encoded_cells_has_the_bytes_of_any_other() {
         }
     }
 }
+
+/// No client can give that time, but damaged or hostile bytes can.
+#[test]
+fn a_cell_of_the_earliest_time_is_read_with_layouts_as_without() {
+    let table = testkit::updates::small_table();
+    let id = table.column("v").expect("a column of the table").id;
+    let cell = Cell::live(mutation::Timestamp::MIN, Bytes::from_static(b"value"));
+    let clustering = testkit::updates::small(&table, 1).rows()[0].clustering.clone();
+    let row = Row::from_columns(clustering, vec![(id, ColumnData::Simple(cell))]);
+    let key = DecoratedKey::new(Bytes::from_static(b"key1"));
+    let mut run = Vec::new();
+    mutation::codec::encode_updates(&[PartitionUpdate::with_rows(table.clone(), key, vec![row])], &mut run);
+    let (run, known) = (Bytes::from(run), mutation::codec::Layouts::default());
+    for layouts in [None, Some(&known), Some(&known)] {
+        let read = mutation::codec::decode_updates(&run, layouts, |_| Some(table.clone())).unwrap();
+        assert_eq!(read.updates[0].rows().len(), 1, "{:?}", read.updates[0].rows());
+    }
+}

@@ -77,9 +77,9 @@ fn updates() {
         for layouts in [Some(&layouts), Some(&layouts)] {
             match (read(layouts), read(None)) {
                 (Ok(read), Ok(apart)) => {
-                    assert!(
-                        read.updates.iter().zip(&apart.updates).all(|(left, right)| is_same(left, right))
-                    );
+                    for (left, right) in read.updates.iter().zip(&apart.updates) {
+                        assert!(is_same(left, right), "with layouts {left:?}\nwithout {right:?}");
+                    }
                     assert_eq!(read.encoded.is_some(), apart.encoded.is_some());
                 }
                 (read, apart) => assert!(read.is_err() && apart.is_err(), "both refuse the bytes"),
