@@ -1,9 +1,7 @@
 //! Bugs that tests inject, to see that their checks find them. No configuration leads here.
 
-use cdc::{Log, Naming, stream_of};
-use mutation::{PartitionUpdate, Timestamp};
+use mutation::PartitionUpdate;
 use replica::{ReadCommand, ReadPage};
-use schema::Schema;
 
 /// Which bugs are injected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -81,19 +79,6 @@ pub(crate) fn without_row_deletions(update: &PartitionUpdate) -> PartitionUpdate
     changed.deletion = update.deletion;
     changed.range_tombstones = update.range_tombstones.clone();
     changed
-}
-
-/// The rows of the log of an update, which is not written itself; none where its table has no log.
-pub(crate) fn changes_alone(schema: &Schema, update: &PartitionUpdate) -> Vec<PartitionUpdate> {
-    let log = schema.cdc_log_of(&update.table).and_then(|log| Log::new(&update.table, log.clone()).ok());
-    let Some(log) = log else { return Vec::new() };
-    let generations = schema.cdc_generations();
-    let mut stream = |timestamp: Timestamp| {
-        let begun = generations.iter().rfind(|generation| generation.start_micros() <= timestamp);
-        let generation = begun.or(generations.first()).expect("a log comes with a generation");
-        stream_of(generation, update.key.token)
-    };
-    log.changes(None, update, &mut stream, Naming::Canonical)
 }
 
 /// A page's digest.

@@ -9,19 +9,20 @@ use std::pin::pin;
 use std::time::Duration;
 
 use bytes::Bytes;
+use cdc::{Log, Naming, stream_of};
 use futures_util::StreamExt;
 use futures_util::future::join;
 use futures_util::stream::FuturesUnordered;
-use mutation::{DecoratedKey, PartitionUpdate};
+use mutation::{DecoratedKey, PartitionUpdate, Timestamp};
 use replica::{Origin, ReplicaError, Truncation, Write};
 use rpc::{Refusal, Verb};
 use rt::Group;
-use schema::{Replication, Table};
+use schema::{Replication, Schema, Table};
 use topology::{NodeIndex, Replicas};
 
 use crate::batch_row::{self, StoredBatch};
 use crate::batchlog::Batchlog;
-use crate::canaries::changes_alone;
+use crate::cdc_times::generation_at;
 use crate::context::Context;
 use crate::ongoing::Age;
 use crate::peer_error::PeerError;
@@ -467,6 +468,18 @@ async fn next_stored(
 fn not_kept(options: WriteOptions) -> RequestError {
     let WriteOptions { consistency, .. } = options;
     RequestError::WriteTimeout { consistency, received: 0, required: 1, kind: WriteKind::BatchLog }
+}
+
+/// The rows of the log of an update, which is not written itself; none where its table has no log.
+fn changes_alone(schema: &Schema, update: &PartitionUpdate) -> Vec<PartitionUpdate> {
+    let log = schema.cdc_log_of(&update.table).and_then(|log| Log::new(&update.table, log.clone()).ok());
+    let Some(log) = log else { return Vec::new() };
+    let generations = schema.cdc_generations();
+    let mut stream = |timestamp: Timestamp| {
+        let generation = generation_at(generations, timestamp).expect("a log comes with a generation");
+        stream_of(generation, update.key.token)
+    };
+    log.changes(None, update, &mut stream, Naming::Canonical)
 }
 
 #[cfg(test)]

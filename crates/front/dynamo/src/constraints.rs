@@ -519,9 +519,7 @@ fn check_tables(value: &Json, at: &dyn Fn() -> String, out: &mut Vec<String>) ->
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
-    use serde_json::Map;
+    use serde_json::{Map, json};
 
     use super::*;
 

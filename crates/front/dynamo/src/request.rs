@@ -268,9 +268,11 @@ impl Request {
 
     /// All members but one.
     pub(crate) fn without(&self, name: &str) -> Json {
-        debug_assert!(self.item.is_none() && self.key.is_none(), "of requests that are not about one item");
-        let others = self.members.iter().filter(|(member, _)| *member != name);
-        Json::Object(others.map(|(member, value)| (member.clone(), value.clone())).collect())
+        let items = [("Item", &self.item), ("Key", &self.key)];
+        let items = items.into_iter().filter_map(|(name, item)| Some((name, json::item(item.as_ref()?))));
+        let others = self.members.iter().map(|(name, value)| (name.as_str(), value.clone())).chain(items);
+        let others = others.filter(|(member, _)| *member != name);
+        Json::Object(others.map(|(member, value)| (member.to_owned(), value)).collect())
     }
 
     pub(crate) fn table_name(&self) -> Result<&str> {
@@ -441,6 +443,17 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    /// No operation whose parameters are compared has an item, but a client may send one.
+    #[test]
+    fn items_are_among_the_other_members() {
+        let body =
+            json!({"Key": {"a": {"S": "1"}}, "Item": {"b": {"N": "2"}}, "S3Bucket": "b", "ClientToken": "t"});
+        let request = Request::parse(body.to_string().as_bytes()).expect("a request");
+        let mut others = body;
+        others.as_object_mut().expect("an object").remove("ClientToken");
+        assert_eq!(request.without("ClientToken"), others);
+    }
 
     #[test]
     fn the_order_of_members_does_not_count() {

@@ -29,9 +29,6 @@ thread_local! {
 
 /// The subcommand.
 pub fn command() -> Command {
-    let number = |name: &'static str, help: &'static str| {
-        Arg::new(name).long(name).value_name("N").value_parser(value_parser!(u64)).help(help)
-    };
     Command::new("sim")
         .about("Run the node in a simulated world with faults and crashes, and check every answer")
         .long_about(
@@ -90,11 +87,13 @@ pub fn command() -> Command {
         )
 }
 
+/// An argument with a number.
+fn number(name: &'static str, help: &'static str) -> Arg {
+    Arg::new(name).long(name).value_name("N").value_parser(value_parser!(u64)).help(help)
+}
+
 /// The arguments about injected bugs.
 fn canary_arguments() -> [Arg; 5] {
-    let number = |name: &'static str, help: &'static str| {
-        Arg::new(name).long(name).value_name("N").value_parser(value_parser!(u64)).help(help)
-    };
     [
         number("within", "With --canaries: begin no other bug after so many seconds").requires("canaries"),
         number("shuffle", "With --canaries: look for them in another order for each such number")
