@@ -62,17 +62,19 @@ enum Test {
 }
 
 impl Conditions {
-    /// Resolves the IF clause of an UPDATE or DELETE.
+    /// Resolves the IF clause of an UPDATE or DELETE. A timestamp beside relations is refused before their columns are looked up; one
+    /// beside EXISTS is refused after the rest of the statement, by the plan, as in Cassandra.
     ///
     /// # Errors
     /// [`ExecError::Invalid`](crate::ExecError::Invalid) when a relation names an unknown or key column, or an operator
-    /// or value that its type does not have.
-    pub fn resolve(ast: &Condition, resolver: &mut Resolver<'_>) -> Result<Self> {
+    /// or value that its type does not have, or stands beside a timestamp.
+    pub fn resolve(ast: &Condition, using: &Using, resolver: &mut Resolver<'_>) -> Result<Self> {
         let relations = match ast {
             Condition::None => return Ok(Self::None),
             Condition::Exists => return Ok(Self::Exists),
             Condition::Relations(relations) => relations,
         };
+        check_unstamped(using)?;
         let mut columns = relations
             .iter()
             .map(|relation| ColumnCondition::resolve(relation, resolver))

@@ -310,10 +310,7 @@ impl ModificationPlan {
         let mut resolver = Resolver::new(lookup.schema, &table, markers);
         let mut plan = Self::new(table.clone(), ModificationKind::Update);
         check_assigned(ast, &table)?;
-        if let Condition::Relations(_) = &ast.condition {
-            check_unstamped(&ast.using)?;
-        }
-        plan.set_conditions(Conditions::resolve(&ast.condition, &mut resolver)?)?;
+        plan.set_conditions(Conditions::resolve(&ast.condition, &ast.using, &mut resolver)?)?;
         plan.using(&ast.using, &mut resolver)?;
         for assignment in &ast.assignments {
             let column = resolver.column(&assignment.column.name)?;
@@ -340,10 +337,7 @@ impl ModificationPlan {
         let table = writable(lookup, &ast.table, keyspace, (&ast.using, ast.condition != Condition::None))?;
         let mut resolver = Resolver::new(lookup.schema, &table, markers);
         let mut plan = Self::new(table.clone(), ModificationKind::Delete);
-        if let Condition::Relations(_) = &ast.condition {
-            check_unstamped(&ast.using)?;
-        }
-        plan.set_conditions(Conditions::resolve(&ast.condition, &mut resolver)?)?;
+        plan.set_conditions(Conditions::resolve(&ast.condition, &ast.using, &mut resolver)?)?;
         for target in &ast.targets {
             let operation = Operation::delete(target, &mut resolver)?;
             check_nulled(&table, &operation)?;
