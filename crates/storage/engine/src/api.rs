@@ -104,7 +104,7 @@ impl Engine {
     }
 
     /// Hands the only row that `slices` have of a partition to `visit` where it lies (none when they have no row), where memory knows all of
-    /// it and nothing has to be merged or read: the commonest read without the price of a stream. None, as of `visit`, asks for
+    /// it: the commonest read without the price of a stream. Versions of the row in memtables and in the cache are merged first. None, as of `visit`, asks for
     /// [`Engine::read`]. Nothing is to be asked of the engine by `visit`.
     ///
     /// # Errors

@@ -214,6 +214,12 @@ impl Memtables {
         Arc::ptr_eq(&active.table(), table)
     }
 
+    /// Whether a condition holds for each of them, the active one first.
+    pub(crate) fn all_of(&self, mut is_met: impl FnMut(&Memtable) -> bool) -> bool {
+        let flushing = self.flushing.borrow();
+        is_met(&self.active.borrow()) && flushing.iter().rev().all(|flushing| is_met(&flushing.memtable))
+    }
+
     /// All of them, the active one first.
     pub(crate) fn all(&self) -> Vec<Memtable> {
         let active = self.active.borrow().clone();

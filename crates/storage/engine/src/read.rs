@@ -59,9 +59,40 @@ fn plain(
     }
 }
 
+/// Hands the row that a source has, merged with that of later sources, to `visit`; none where they have more than one row.
+#[inline]
+fn visit_with<T>(
+    found: OnlyRow<'_>,
+    newer: Option<Row>,
+    store: &Store,
+    visit: impl FnOnce(Option<&Row>) -> Option<T>,
+) -> Option<T> {
+    match (found, newer) {
+        (OnlyRow::More, _) => None,
+        (OnlyRow::Absent, newer) => visit(newer.as_ref()),
+        (OnlyRow::Row(row), None) => visit(Some(row)),
+        (OnlyRow::Row(row), Some(newer)) if row.clustering != newer.clustering => None,
+        (OnlyRow::Row(row), Some(mut newer)) => {
+            store.of_table(|table| newer.merge(row.clone(), table));
+            visit(Some(&newer))
+        }
+    }
+}
+
+impl Store {
+    /// The only row of a partition within `slices` that the memtables have, if they have one; none where they have more than one row, or deletions.
+    fn only_row_of_memtables(&self, key: &DecoratedKey, slices: &Slices) -> Option<Option<Row>> {
+        let mut newer = None;
+        let all_known = self.memtables.all_of(|memtable| {
+            let merge = |found: OnlyRow<'_>| visit_with(found, newer.take(), self, |row| Some(row.cloned()));
+            memtable.only_row(key, slices, merge).map(|merged| newer = merged).is_some()
+        });
+        all_known.then_some(newer)
+    }
+}
+
 impl Inner {
-    /// Hands the only row of a partition to `visit`, where memory knows all of it without a merge; the result is none when the partition
-    /// has to be read.
+    /// Hands the only row of a partition to `visit`, where memory knows all of it; the result is none when the partition has to be read.
     #[inline]
     pub(crate) fn visit_only_row<T>(
         &self,
@@ -73,23 +104,22 @@ impl Inner {
     ) -> Result<Option<T>, ReadError> {
         let stores = self.tables.current();
         let store = stores.get(&table).ok_or(ReadError::UnknownTable(table))?;
-        if !store.memtables.is_one() || !store.damages.is_empty() {
+        if !store.damages.is_empty() {
             return Ok(None);
         }
-        let visit = |found: OnlyRow<'_>| match found {
-            OnlyRow::More => None,
-            OnlyRow::Absent => visit(None),
-            OnlyRow::Row(row) => visit(Some(row)),
-        };
-        let seen = if store.sstables.current().is_empty() {
-            store.memtables.active().only_row(key, slices, visit)
+        let has_files = !store.sstables.current().is_empty();
+        let seen = if !has_files && store.memtables.is_one() {
+            store.memtables.active().only_row(key, slices, |found| visit_with(found, None, store, visit))
+        } else if !has_files {
+            store.only_row_of_memtables(key, slices).and_then(|newer| visit(newer.as_ref()))
         } else {
-            // Files may hold something of it: the cache must have all of that, and the memtable nothing beside it.
-            if bypass_cache || store.memtables.active().contains(key) {
+            // Files may hold something of it: the cache must have all of that.
+            if bypass_cache {
                 return Ok(None);
             }
             let Some(cached) = self.cache.partition(store.id, key, slices) else { return Ok(None) };
-            let seen = cached.only_row(slices, visit);
+            let Some(newer) = store.only_row_of_memtables(key, slices) else { return Ok(None) };
+            let seen = cached.only_row(slices, |found| visit_with(found, newer, store, visit));
             count(&store.counters.cache_hits, u64::from(seen.is_some()));
             seen
         };
