@@ -774,6 +774,11 @@ impl<P: StatementProcessor> Connection<P> {
         }
     }
 
+    /// Whether requests that find no room are refused, and do not wait.
+    fn sheds_load(&self, client: &Client) -> bool {
+        self.shard.processor.sheds_load(client).unwrap_or(self.throw_on_overload)
+    }
+
     fn receive_ready(&mut self, client: Rc<Client>, envelope: Envelope, cx: &mut Context<'_>) {
         client.requests.set(client.requests.get() + 1);
         let stream = envelope.stream;
@@ -783,7 +788,7 @@ impl<P: StatementProcessor> Connection<P> {
         let unbooked = bytes.saturating_sub(booked.as_ref().map_or(0, Charge::bytes));
         let overloaded =
             unbooked > 0 && self.shard.admission.is_overloaded(&self.usage, unbooked, Kind::Short);
-        if overloaded && self.throw_on_overload && self.shard.admission.must_refuse(&self.usage, unbooked) {
+        if overloaded && self.sheds_load(&client) && self.shard.admission.must_refuse(&self.usage, unbooked) {
             count(&self.shard.metrics.overloaded);
             let message = "Request breached limit on bytes in flight. Server is currently in an overloaded state \
                            and cannot accept more requests.";

@@ -45,6 +45,12 @@ pub trait StatementProcessor: 'static {
         false
     }
 
+    /// Whether a client's request that finds no room is refused with `Overloaded` (true) or waits, its connection unread (false); none where the
+    /// client's own choice counts (`THROW_ON_OVERLOAD` of STARTUP).
+    fn sheds_load(&self, _client: &Client) -> Option<bool> {
+        None
+    }
+
     /// Carries out a statement and writes its result, or the error that it ends with, into `response`.
     ///
     /// The future is polled at once; one that does not wait costs neither a task nor an allocation.

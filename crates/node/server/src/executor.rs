@@ -229,6 +229,10 @@ impl StatementProcessor for Processor {
         self.executor.execute_now(&Caller { principal, service_level }, execute, response)
     }
 
+    fn sheds_load(&self, client: &Client) -> Option<bool> {
+        self.executor.executor().service_level(client.role()).workload.sheds_load()
+    }
+
     fn process(&self, client: Rc<Client>, statement: Statement, response: ResponseWriter) -> Processing {
         self.schedule(&client);
         let idle = self.idle.borrow_mut().pop();

@@ -37,6 +37,16 @@ impl WorkloadType {
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|one| one.name() == name)
     }
+
+    /// Whether a request that finds no room on the node is refused (true), as a client that sends on regardless would only add to what waits, or
+    /// waits with its connection unread (false), which slows its client; none where the connection's own choice counts.
+    pub fn sheds_load(self) -> Option<bool> {
+        match self {
+            Self::Unspecified => None,
+            Self::Batch => Some(false),
+            Self::Interactive => Some(true),
+        }
+    }
 }
 
 /// How the requests of a role are served.

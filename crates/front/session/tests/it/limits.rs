@@ -116,6 +116,29 @@ fn a_client_that_opted_in_gets_overloaded() {
 }
 
 #[test]
+fn the_processor_decides_about_overload_before_the_client() {
+    for (options, refused) in [
+        (&[("WORKLOAD_TYPE", "interactive")][..], 6),
+        (&[("THROW_ON_OVERLOAD", "1"), ("WORKLOAD_TYPE", "batch")], 0),
+    ] {
+        run_config(small(), move |world| async move {
+            let mut client = from(&world, 1).await;
+            client.start_up(options).await;
+            for stream in 0..10 {
+                client.push_value(stream, "hold", &[0; 1000]);
+            }
+            client.flush().await;
+            world.sleep(100).await;
+            assert_eq!(world.metrics().overloaded.get(), refused, "{options:?}");
+            world.gate.add(10);
+            for _ in 0..10 {
+                client.next_answer().await;
+            }
+        });
+    }
+}
+
+#[test]
 fn a_long_message_is_booked_before_it_is_read() {
     let config = SessionConfig {
         native_transport_max_request_data_in_flight: 1 << 20,

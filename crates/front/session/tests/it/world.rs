@@ -131,6 +131,12 @@ impl Echo {
 impl StatementProcessor for Echo {
     type Processing = LocalBoxFuture<ResponseWriter>;
 
+    /// As the service level of the role would have it; here an option of STARTUP.
+    fn sheds_load(&self, client: &Client) -> Option<bool> {
+        let option = client.options.iter().find(|(name, _)| name == "WORKLOAD_TYPE");
+        option.map(|(_, workload)| workload == "interactive")
+    }
+
     fn process(
         &self,
         client: Rc<Client>,

@@ -24,10 +24,6 @@ const SHARES_MAX: u32 = 1000;
 /// The longest name of a service level.
 const NAME_LEN_MAX: usize = 256;
 
-/// The warning about an attribute that is stored and shown, and changes nothing.
-const WITHOUT_EFFECT: &str = "workload_type of service levels is stored and shown, and has no effect: load is shed by limits on \
-                              requests in flight that hold for all clients";
-
 /// Refuses a change by a role that may not make it: with authorization it takes a superuser.
 fn check(permission: &str, context: &RoleContext<'_>) -> Result<()> {
     let performer = &context.performer;
@@ -77,15 +73,13 @@ fn shares(text: &str) -> Result<u32> {
     }
 }
 
-/// The level with these attributes; whether one of them has no effect.
-fn apply(properties: &[Property], level: &mut ServiceLevel) -> Result<bool> {
-    let mut without_effect = false;
+/// Gives the level these attributes.
+fn apply(properties: &[Property], level: &mut ServiceLevel) -> Result<()> {
     for property in properties {
         match property.name.as_str() {
             "timeout" => level.timeout = text(property)?.map(timeout).transpose()?,
             "shares" => level.shares = text(property)?.map_or(Ok(SHARES_DEFAULT), shares)?,
             "workload_type" => {
-                without_effect = true;
                 level.workload = match text(property)? {
                     None => WorkloadType::Unspecified,
                     Some(name) => match WorkloadType::from_name(name) {
@@ -97,13 +91,12 @@ fn apply(properties: &[Property], level: &mut ServiceLevel) -> Result<bool> {
             name => return syntax(format!("Unknown property '{}'", shown(name))),
         }
     }
-    Ok(without_effect)
+    Ok(())
 }
 
 fn put(properties: &[Property], mut level: ServiceLevel) -> Result<RoleChange> {
-    let without_effect = apply(properties, &mut level)?;
-    let warnings = if without_effect { vec![WITHOUT_EFFECT.to_owned()] } else { Vec::new() };
-    Ok(RoleChange { edits: vec![SchemaEdit::PutServiceLevel(level)], warnings })
+    apply(properties, &mut level)?;
+    Ok(RoleChange { edits: vec![SchemaEdit::PutServiceLevel(level)], warnings: Vec::new() })
 }
 
 fn missing<T>(name: &str) -> Result<T> {
