@@ -132,6 +132,8 @@ pub struct RowLookup<'a> {
     pub now: Seconds,
     /// Leave the row cache as it is.
     pub bypass_cache: bool,
+    /// See [`engine::RowLookup::values_only`].
+    pub values_only: bool,
 }
 
 /// The rows that a read found in one partition. Rows are reconciled, and in the order of the read; in a page of [`Form::Live`] every

@@ -82,7 +82,8 @@ fn only_row(
     }
     let (table, slices, now, bypass_cache) =
         (&command.table, &command.slices, command.now, command.bypass_cache);
-    let lookup = RowLookup { table, key, slices, now, bypass_cache };
+    // Replicas that hold the same data are to answer the same, regardless of the flushes of each.
+    let lookup = RowLookup { table, key, slices, now, bypass_cache, values_only: false };
     let rows = |row: Option<&Row>| {
         let fits = row.is_none_or(|row| row.memory_size() < limits.bytes);
         fits.then(|| row.cloned())
@@ -104,10 +105,11 @@ pub(crate) fn visit_row<T>(
     visit: impl FnOnce(Option<&Row>) -> Option<T>,
 ) -> Result<Option<(T, u64)>, ReplicaError> {
     // Memory may still hold cells of dropped columns.
-    if !lookup.table.dropped_columns.is_empty() {
-        return Ok(None);
-    }
+    let has_dropped = !lookup.table.dropped_columns.is_empty();
     let seen = |row: Option<&Row>| {
+        if has_dropped && row.is_some_and(|row| !row.is_known_to(lookup.table)) {
+            return None;
+        }
         let tombstones = row.map_or(0, |row| row.tombstones(lookup.now) as u64);
         if tombstones > tombstones_max {
             return None;
@@ -115,7 +117,9 @@ pub(crate) fn visit_row<T>(
         let live = row.filter(|row| row.is_live(lookup.now));
         visit(live).map(|seen| (seen, tombstones))
     };
-    Ok(engine.visit_only_row(lookup.table, lookup.key, lookup.slices, lookup.bypass_cache, seen)?)
+    let RowLookup { table, key, slices, bypass_cache, values_only, .. } = *lookup;
+    let lookup = engine::RowLookup { key, slices, bypass_cache, values_only };
+    Ok(engine.visit_only_row(table, &lookup, seen)?)
 }
 
 struct Reader<'a> {

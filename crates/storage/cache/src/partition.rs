@@ -140,8 +140,8 @@ impl CachedPartition {
     }
 
     /// Hands its only row to `visit`, as [`Partition::only_row`] says it.
-    pub fn only_row<T>(&self, slices: &Slices, visit: impl FnOnce(OnlyRow<'_>) -> T) -> T {
-        visit(self.entry.borrow().partition.only_row(slices))
+    pub fn only_row<T>(&self, slices: &Slices, with_static: bool, visit: impl FnOnce(OnlyRow<'_>) -> T) -> T {
+        visit(self.entry.borrow().partition.only_row(slices, with_static))
     }
 
     /// Hands on its fragments, as [`Partition::read`] does.

@@ -15,7 +15,7 @@ use crate::engine::Engine;
 use crate::error::log_failure;
 use crate::figures;
 use crate::read::ReadSources;
-use crate::read_request::Read;
+use crate::read_request::{Read, RowLookup};
 use crate::watermark::{Marked, RepairedWatermark};
 use crate::{
     Candidates, EngineConfig, EngineReader, EngineStats, MaintenanceError, NearestQuery, OpenError,
@@ -103,7 +103,7 @@ impl Engine {
         crate::index_reader::scan(&self.0, table, scan).await
     }
 
-    /// Hands the only row that `slices` have of a partition to `visit` where it lies (none when they have no row), where memory knows all of
+    /// Hands the row that a lookup finds to `visit` where it lies (none when there is no row), where memory knows all of
     /// it: the commonest read without the price of a stream. Versions of the row in memtables and in the cache are merged first. None, as of `visit`, asks for
     /// [`Engine::read`]. Nothing is to be asked of the engine by `visit`.
     ///
@@ -113,13 +113,11 @@ impl Engine {
     pub fn visit_only_row<T>(
         &self,
         table: &Table,
-        key: &DecoratedKey,
-        slices: &Slices,
-        bypass_cache: bool,
+        lookup: &RowLookup<'_>,
         visit: impl FnOnce(Option<&Row>) -> Option<T>,
     ) -> Result<Option<T>, ReadError> {
         self.0.admit_read()?;
-        self.0.visit_only_row(table.id, key, slices, bypass_cache, visit)
+        self.0.visit_only_row(table.id, lookup, visit)
     }
 
     /// The content of the present SSTables is covered by the mark that this gives; after flushing, if that is wanted, so is everything

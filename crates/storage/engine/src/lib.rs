@@ -101,7 +101,7 @@ pub use local_figures::{LocalFigures, MeasuredRead, SstableFigures, TableHistogr
 pub use mutation::Granularity;
 pub use prepare::prepare;
 pub use read::ReadSources;
-pub use read_request::{Read, ReadScope};
+pub use read_request::{Read, ReadScope, RowLookup};
 pub use reader::{EngineReader, SyncStep};
 pub use request::{Durability, Origin, Truncation, Updates, Write};
 pub use rewrite::Rewrite;

@@ -13,7 +13,7 @@ use crate::cached::{CachedSource, Collector, PopulatingInput};
 use crate::engine::Inner;
 use crate::input::SstableInput;
 use crate::live::LiveSstable;
-use crate::read_request::{Read, ReadScope};
+use crate::read_request::{Read, ReadScope, RowLookup};
 use crate::reader::{EngineReader, Input};
 use crate::store::{Store, count};
 use crate::watermark::is_covered;
@@ -80,13 +80,21 @@ fn visit_with<T>(
 }
 
 impl Store {
-    /// The only row of a partition within `slices` that the memtables have, if they have one; none where they have more than one row, or deletions.
-    fn only_row_of_memtables(&self, key: &DecoratedKey, slices: &Slices) -> Option<Option<Row>> {
+    /// The only row that the memtables have for a lookup, if they have one; none where they have more than one row, deletions, or
+    /// rows that are to be recast.
+    fn only_row_of_memtables(&self, lookup: &RowLookup<'_>) -> Option<Option<Row>> {
+        if self.has_dropped() && !self.memtables.is_one() {
+            // A memtable that was closed by the drop of a column has rows of the definition before.
+            return None;
+        }
         let mut newer = None;
         let all_known = self.memtables.all_of(|memtable| {
             let merge = |found: OnlyRow<'_>| visit_with(found, newer.take(), self, |row| Some(row.cloned()));
-            memtable.only_row(key, slices, merge).map(|merged| newer = merged).is_some()
+            let merged = memtable.only_row(lookup.key, lookup.slices, !lookup.values_only, merge);
+            merged.map(|merged| newer = merged).is_some()
         });
+        let is_within = |row: &Row| lookup.slices.contains(&row.clustering);
+        assert!(newer.as_ref().is_none_or(is_within), "a lookup finds rows of its slices");
         all_known.then_some(newer)
     }
 }
@@ -97,9 +105,7 @@ impl Inner {
     pub(crate) fn visit_only_row<T>(
         &self,
         table: TableId,
-        key: &DecoratedKey,
-        slices: &Slices,
-        bypass_cache: bool,
+        lookup: &RowLookup<'_>,
         visit: impl FnOnce(Option<&Row>) -> Option<T>,
     ) -> Result<Option<T>, ReadError> {
         let stores = self.tables.current();
@@ -107,28 +113,46 @@ impl Inner {
         if !store.damages.is_empty() {
             return Ok(None);
         }
-        let has_files = !store.sstables.current().is_empty();
-        let seen = if !has_files && store.memtables.is_one() {
-            store.memtables.active().only_row(key, slices, |found| visit_with(found, None, store, visit))
-        } else if !has_files {
-            store.only_row_of_memtables(key, slices).and_then(|newer| visit(newer.as_ref()))
+        let files = store.sstables.current();
+        let seen = if files.is_empty() && store.memtables.is_one() {
+            let RowLookup { key, slices, values_only, .. } = *lookup;
+            let visit = |found: OnlyRow<'_>| visit_with(found, None, store, visit);
+            store.memtables.active().only_row(key, slices, !values_only, visit)
         } else {
-            // Files may hold something of it: the cache must have all of that.
-            if bypass_cache {
-                return Ok(None);
+            let Some(newer) = store.only_row_of_memtables(lookup) else { return Ok(None) };
+            let hides_files =
+                |row: &Row| store.of_table(|table| row.whole_since(table)) > Some(files.newest());
+            if files.is_empty() || lookup.values_only && newer.as_ref().is_some_and(hides_files) {
+                visit(newer.as_ref())
+            } else {
+                self.visit_cached(store, lookup, newer, visit)
             }
-            let Some(cached) = self.cache.partition(store.id, key, slices) else { return Ok(None) };
-            let Some(newer) = store.only_row_of_memtables(key, slices) else { return Ok(None) };
-            let seen = cached.only_row(slices, |found| visit_with(found, newer, store, visit));
-            count(&store.counters.cache_hits, u64::from(seen.is_some()));
-            seen
         };
         if seen.is_some() {
             count(&store.counters.reads, 1);
             Engine::read_opens(self, store, 0);
-            store.sample_read(key);
+            store.sample_read(lookup.key);
         }
         Ok(seen)
+    }
+
+    /// The same of a row of which files may hold something, where the cache has all of that.
+    fn visit_cached<T>(
+        &self,
+        store: &Store,
+        lookup: &RowLookup<'_>,
+        newer: Option<Row>,
+        visit: impl FnOnce(Option<&Row>) -> Option<T>,
+    ) -> Option<T> {
+        if lookup.bypass_cache {
+            return None;
+        }
+        assert!(!store.sstables.current().is_empty(), "the cache holds rows of files");
+        let cached = self.cache.partition(store.id, lookup.key, lookup.slices)?;
+        let visit = |found: OnlyRow<'_>| visit_with(found, newer, store, visit);
+        let seen = cached.only_row(lookup.slices, !lookup.values_only, visit);
+        count(&store.counters.cache_hits, u64::from(seen.is_some()));
+        seen
     }
 
     fn read_partition(&self, store: &Rc<Store>, key: &DecoratedKey, wanted: &Read<'_>) -> EngineReader {

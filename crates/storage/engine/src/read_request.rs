@@ -1,7 +1,7 @@
 //! The one read request of a shard's storage (docs/design/write-path.md).
 
 use index::IndexQuery;
-use mutation::{ColumnSelection, PartitionRange, Slices};
+use mutation::{ColumnSelection, DecoratedKey, PartitionRange, Slices};
 use schema::TableId;
 
 use crate::watermark::RepairedWatermark;
@@ -37,6 +37,19 @@ pub struct Read<'a> {
     pub scope: ReadScope,
     /// Instead of the rows, the places that an index finds ([`crate::IndexQuery`]).
     pub index: Option<&'a IndexQuery>,
+}
+
+/// A look for the only row that slices of one partition have.
+#[derive(Clone, Copy, Debug)]
+pub struct RowLookup<'a> {
+    /// The partition.
+    pub key: &'a DecoratedKey,
+    /// Which rows of it.
+    pub slices: &'a Slices,
+    /// Leave the row cache as it is.
+    pub bypass_cache: bool,
+    /// Only the values of regular columns that a reader sees are wanted: neither the data that they hide in earlier versions of the row, nor the static row.
+    pub values_only: bool,
 }
 
 impl<'a> Read<'a> {

@@ -4,7 +4,7 @@ use std::cell::{Cell, Ref, RefCell};
 use std::ops::Deref;
 use std::rc::{Rc, Weak};
 
-use mutation::{DecoratedKey, PartitionRange};
+use mutation::{DecoratedKey, PartitionRange, Timestamp};
 use sstable::Descriptor;
 use sstable::filter::HashedKey;
 
@@ -17,13 +17,22 @@ use crate::live::LiveSstable;
 pub(crate) struct SstableSet {
     members: Vec<Rc<LiveSstable>>,
     intervals: Intervals,
+    /// The latest timestamp of all that they hold.
+    newest: Timestamp,
 }
 
 impl SstableSet {
     fn of(members: Vec<Rc<LiveSstable>>) -> Self {
         let bounds = |member: usize| bounds_of(&members, member);
         let intervals = Intervals::of(members.len(), bounds);
-        Self { members, intervals }
+        let newest = members.iter().map(|live| live.sstable.max_timestamp()).max().unwrap_or(Timestamp::MIN);
+        Self { members, intervals, newest }
+    }
+
+    /// No cell, mark or deletion in them has a later timestamp.
+    #[inline]
+    pub(crate) fn newest(&self) -> Timestamp {
+        self.newest
     }
 
     /// Those that may hold a partition, by their key ranges and bloom filters.

@@ -139,6 +139,11 @@ impl Store {
         of(&self.table.borrow())
     }
 
+    /// Whether columns of the table were dropped.
+    pub(crate) fn has_dropped(&self) -> bool {
+        self.has_dropped.get()
+    }
+
     /// Makes an update one of the present definition: without cells that were dropped, and with the ids of columns that were added again
     /// since it was made. Whether that changed it.
     #[inline]

@@ -50,16 +50,17 @@ pub enum OnlyRow<'a> {
 }
 
 impl Memtable {
-    /// Hands the only row of a partition within `slices` to `visit` where it lies. Nothing is to be written meanwhile.
+    /// Hands the only row of a partition within `slices` to `visit` where it lies; see [`Partition::only_row`]. Nothing is to be written meanwhile.
     #[inline]
     pub fn only_row<T>(
         &self,
         key: &DecoratedKey,
         slices: &Slices,
+        with_static: bool,
         visit: impl FnOnce(OnlyRow<'_>) -> T,
     ) -> T {
         match self.partition(key) {
-            Some(partition) => visit(partition.only_row(slices)),
+            Some(partition) => visit(partition.only_row(slices, with_static)),
             None => visit(OnlyRow::Absent),
         }
     }
@@ -92,10 +93,10 @@ impl Memtable {
 }
 
 impl Partition {
-    /// Its only row within `slices`.
+    /// Its only row within `slices`. The static row does not count unless it is wanted, `with_static`.
     #[inline]
-    pub fn only_row(&self, slices: &Slices) -> OnlyRow<'_> {
-        if self.has_deletions() || self.static_row.is_some() {
+    pub fn only_row(&self, slices: &Slices, with_static: bool) -> OnlyRow<'_> {
+        if self.has_deletions() || with_static && self.static_row.is_some() {
             return OnlyRow::More;
         }
         match &self.rows {

@@ -9,6 +9,7 @@ use types::CqlType;
 pub use crate::cell::{ColumnData, DataRef};
 use crate::{
     Cell, Clustering, Complex, ComplexCell, DeletionTime, EncodedCells, LivenessInfo, Seconds, TableLayouts,
+    Timestamp,
 };
 
 /// A version, whole or partial, of one row. The static row of a partition is one too, with an empty key.
@@ -356,13 +357,17 @@ impl Row {
         self.columns.apart().retain_mut(|(id, data)| keep(*id, data));
     }
 
-    /// Takes away the columns that `table` does not have.
-    pub fn keep_known(&mut self, table: &Table) {
-        let all_known = match &self.columns {
+    /// Whether `table` has all of its columns.
+    pub fn is_known_to(&self, table: &Table) -> bool {
+        match &self.columns {
             Columns::Apart(columns) => columns.iter().all(|(id, _)| table.column_by_id(*id).is_some()),
             Columns::Encoded(cells) => cells.is_known_to(table),
-        };
-        if !all_known {
+        }
+    }
+
+    /// Takes away the columns that `table` does not have.
+    pub fn keep_known(&mut self, table: &Table) {
+        if !self.is_known_to(table) {
             self.retain(|id, _| table.column_by_id(id).is_some());
         }
     }
@@ -463,6 +468,17 @@ impl Row {
                 ColumnData::Simple(cell) => cell.local_deletion == crate::NO_DELETION,
                 ColumnData::Complex(_) => false,
             }),
+        }
+    }
+
+    /// The time of its cells, where it has one value without an end of every regular column of `table`: of versions of the row from before that time
+    /// a reader sees no value.
+    pub fn whole_since(&self, table: &Table) -> Option<Timestamp> {
+        match &self.columns {
+            Columns::Encoded(cells) if cells.is_lasting() && cells.len() == table.regular_columns().len() => {
+                cells.is_known_to(table).then(|| cells.timestamp())
+            }
+            _ => None,
         }
     }
 

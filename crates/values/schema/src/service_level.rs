@@ -38,7 +38,7 @@ impl WorkloadType {
         Self::ALL.into_iter().find(|one| one.name() == name)
     }
 
-    /// Whether a request that finds no room on the node is refused (true), as a client that sends on regardless would only add to what waits, or
+    /// Whether a request that finds no room on the node is refused (true), as a client that sends on regardless would only lengthen the queue, or
     /// waits with its connection unread (false), which slows its client; none where the connection's own choice counts.
     pub fn sheds_load(self) -> Option<bool> {
         match self {

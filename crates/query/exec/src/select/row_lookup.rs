@@ -35,7 +35,8 @@ pub(super) fn run_here<C: Coordinator, S: Sink>(
         return Ok(None);
     }
     let bypass_cache = plan.bypass_cache;
-    let lookup = RowLookup { table: &plan.table, key, slices, now: request.now, bypass_cache };
+    let values_only = !plan.table.static_columns().iter().any(|column| plan.fetch.contains(column.id));
+    let lookup = RowLookup { table: &plan.table, key, slices, now: request.now, bypass_cache, values_only };
     let write = |row: Option<&Row>| -> Result<(u64, usize)> {
         let mut rows = out.rows(&plan.selection.result);
         if row.is_some() {

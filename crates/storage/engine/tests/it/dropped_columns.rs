@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use engine::{Canaries, Engine, Origin, Read, SyncMode, SyncStep, Write};
+use engine::{Canaries, Engine, Origin, Read, RowLookup, SyncMode, SyncStep, Write};
 use mutation::{
     Cell, Clustering, ColumnData, Complex, ComplexCell, DeletionTime, Fragment, PartitionRange,
     PartitionUpdate, Row, Slices,
 };
 use rt::Rt;
-use schema::{Keyspace, Replication, Schema, Table, TableBuilder, TableId};
+use schema::{ColumnId, Keyspace, Replication, Schema, Table, TableBuilder, TableId};
 use types::CqlType;
 
 use crate::model::key;
@@ -88,23 +88,38 @@ async fn seen(engine: &Engine, table: &Arc<Table>, range: &PartitionRange) -> Se
         }
         match &fragment {
             Fragment::PartitionStart { key, .. } => pk = i32::from_be_bytes(key.key[..].try_into().unwrap()),
-            Fragment::Row(row) | Fragment::StaticRow(row) => {
-                for (id, data) in row.columns() {
-                    let times = match data {
-                        ColumnData::Simple(cell) => vec![cell.timestamp],
-                        ColumnData::Complex(complex) => {
-                            let cells = complex.cells.iter().map(|element| element.cell.timestamp);
-                            let deletion =
-                                (!complex.deletion.is_live()).then_some(complex.deletion.timestamp);
-                            deletion.into_iter().chain(cells).collect()
-                        }
-                    };
-                    out.insert((pk, table.column_by_id(*id).unwrap().name.clone()), times);
-                }
-            }
+            Fragment::Row(row) | Fragment::StaticRow(row) => out.extend(times(row, pk, table)),
             _ => {}
         }
     }
+}
+
+/// The timestamps of each column of a row.
+fn times(row: &Row, pk: i32, table: &Table) -> Seen {
+    let of = |(id, data): &(ColumnId, ColumnData)| {
+        let times = match data {
+            ColumnData::Simple(cell) => vec![cell.timestamp],
+            ColumnData::Complex(complex) => {
+                let cells = complex.cells.iter().map(|element| element.cell.timestamp);
+                let deletion = (!complex.deletion.is_live()).then_some(complex.deletion.timestamp);
+                deletion.into_iter().chain(cells).collect()
+            }
+        };
+        ((pk, table.column_by_id(*id).unwrap().name.clone()), times)
+    };
+    row.columns().iter().map(of).collect()
+}
+
+/// The same of a partition whose only row memory knows, looked up where it lies.
+fn looked_up(engine: &Engine, table: &Arc<Table>, pk: i32) -> Option<Seen> {
+    let visit = |row: Option<&Row>| {
+        // As replicas read.
+        let is_known = row.is_none_or(|row| row.is_known_to(table));
+        is_known.then(|| row.map(|row| times(row, pk, table)).unwrap_or_default())
+    };
+    let (key, slices) = (key(pk), Slices::all());
+    let lookup = RowLookup { key: &key, slices: &slices, bypass_cache: false, values_only: false };
+    engine.visit_only_row(table, &lookup, visit).unwrap()
 }
 
 /// Compares the rows of a scan, and those of reads of each partition, twice, so that the second time the cache answers.
@@ -112,10 +127,15 @@ async fn check(engine: &Engine, table: &Arc<Table>, wanted: &Seen, case: &str) {
     assert_eq!(seen(engine, table, &PartitionRange::all()).await, *wanted, "scan, {case}");
     for round in 0..2 {
         let mut found = Seen::new();
-        for pk in 1..=5 {
+        for pk in 1..=6 {
             found.extend(seen(engine, table, &PartitionRange::single(&key(pk))).await);
         }
         assert_eq!(found, *wanted, "round {round}, {case}");
+        for pk in 1..=6 {
+            let Some(found) = looked_up(engine, table, pk) else { continue };
+            let wanted = wanted.iter().filter(|((of, _), _)| *of == pk);
+            assert!(found.iter().eq(wanted), "round {round}, lookup of {pk}: {found:?}, {case}");
+        }
     }
 }
 
@@ -167,6 +187,7 @@ async fn history(rt: Rt, steps: [Between; 4]) {
         update(&table, 2, 2_000, &all),
         update(&table, 3, 500, &["m"]),
         update(&table, 3, 2_000, &["m"]),
+        update(&table, 6, 500, &["v", "w"]),
     ] {
         engine.apply(Write::one(Origin::Client, one)).await.unwrap();
     }
@@ -176,7 +197,7 @@ async fn history(rt: Rt, steps: [Between; 4]) {
     let gone = gone.with_ids_of(&whole);
     engine.set_schema(schema(gone.clone())).await;
     let table = Arc::new(gone.clone());
-    let wanted = expected(&[(1, "w", &[500]), (2, "w", &[2_000])]);
+    let wanted = expected(&[(1, "w", &[500]), (2, "w", &[2_000]), (6, "w", &[500])]);
     check(&engine, &table, &wanted, &format!("dropped, {case}")).await;
     engine = between(&rt, engine, steps[1], &gone).await;
     check(&engine, &table, &wanted, &format!("dropped, {case}")).await;
@@ -191,6 +212,7 @@ async fn history(rt: Rt, steps: [Between; 4]) {
         (2, "v", &[2_000]),
         (2, "w", &[2_000]),
         (3, "m", &[1_999, 2_000]),
+        (6, "w", &[500]),
     ]);
     check(&engine, &table, &wanted, &format!("added, {case}")).await;
     engine = between(&rt, engine, steps[2], &back).await;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use engine::{Engine, EngineConfig, Origin, Read, SyncStep, Write};
+use engine::{Engine, EngineConfig, Origin, Read, RowLookup, SyncStep, Write};
 use mutation::{
     Bound, Cell, Clustering, ColumnData, DataRef, DeletionTime, Fragment, PartitionRange, PartitionUpdate,
     RangeTombstone, Row, RowRange, Side, Slices,
@@ -91,6 +91,62 @@ impl Wide {
         }
         found
     }
+}
+
+impl Wide {
+    /// Writes both columns of a row.
+    async fn write_whole(&self, ck: i32, cell: Cell) {
+        let mut row = row(&self.table, ck, cell.timestamp);
+        for name in ["a", "b"] {
+            row.set(self.table.column(name).expect("it has one").id, ColumnData::Simple(cell.clone()));
+        }
+        self.write([PartitionUpdate::with_rows(self.table.clone(), key(1), vec![row])]).await;
+    }
+
+    /// The time of a row's first column by a lookup of values in memory, none where it is not live; none of a row that has to be read.
+    fn look_up(&self, ck: i32, bypass_cache: bool) -> Option<Option<i64>> {
+        let (key, slices) = (key(1), slices(&self.table, ck, ck));
+        let lookup = RowLookup { key: &key, slices: &slices, bypass_cache, values_only: true };
+        let time = |row: Option<&Row>| {
+            let live = row.filter(|row| row.is_live(1_000));
+            Some(live.map(|row| match row.get(self.table.column("a").expect("it has one").id) {
+                Some(DataRef::Simple(cell)) => cell.timestamp,
+                other => panic!("{other:?}"),
+            }))
+        };
+        self.engine.visit_only_row(&self.table, &lookup, time).expect("the table is there")
+    }
+}
+
+/// A row that was written whole after all that is in files is found without them and the cache; no other is.
+#[test]
+fn a_whole_row_that_is_later_than_the_files_hides_them() {
+    on_a_node(4, |rt| async move {
+        let wide = Wide::open(rt).await;
+        let live = |timestamp| Cell::live(timestamp, Bytes::from_static(b"value"));
+        wide.write_whole(1, live(100)).await;
+        wide.flush().await;
+        assert_eq!((wide.look_up(1, true), wide.look_up(1, false)), (None, Some(Some(100))));
+        for (timestamp, seen) in [(50, 100), (100, 100)] {
+            wide.write_whole(1, live(timestamp)).await;
+            assert_eq!((wide.look_up(1, true), wide.look_up(1, false)), (None, Some(Some(seen))));
+        }
+        wide.write_whole(1, live(200)).await;
+        assert_eq!((wide.look_up(1, true), wide.look_up(1, false)), (Some(Some(200)), Some(Some(200))));
+        // A part of the row, and a row that ends: files may show another value or the row itself.
+        wide.write_rows([2], 300).await;
+        assert_eq!((wide.look_up(2, true), wide.look_up(2, false)), (None, Some(Some(300))));
+        wide.write_whole(3, Cell::expiring(300, 60, 2_000, Bytes::from_static(b"value"))).await;
+        assert_eq!((wide.look_up(3, true), wide.look_up(3, false)), (None, Some(Some(300))));
+        // A deletion in a file that is later than the row.
+        let mut deleted = Row::new(Clustering::new(&wide.table, &[Some(&4_i32.to_be_bytes())]));
+        deleted.deletion = DeletionTime::new(400, 900);
+        wide.write([PartitionUpdate::with_rows(wide.table.clone(), key(1), vec![deleted])]).await;
+        wide.flush().await;
+        wide.write_whole(4, live(350)).await;
+        assert_eq!((wide.look_up(4, true), wide.look_up(4, false)), (None, Some(None)));
+        wide.engine.stop().await.expect("the disk works");
+    });
 }
 
 /// A flush moves a partition of any size into the cache, as far as there is room.

@@ -216,7 +216,7 @@ proptest! {
             prop_assert_eq!(visible(&table, &part, reversed), wanted);
             for ck in 0..12 {
                 let one = RowRange { start: bound(&table, ck, Side::Before), end: bound(&table, ck, Side::After) };
-                let found = memtable.only_row(&key(pk), &Slices::new(vec![one]), |found| match found {
+                let found = memtable.only_row(&key(pk), &Slices::new(vec![one]), true, |found| match found {
                     OnlyRow::More => None,
                     OnlyRow::Absent => Some(Visible::new()),
                     OnlyRow::Row(row) => {
