@@ -16,6 +16,7 @@ use std::thread::{JoinHandle, sleep};
 use std::time::{Duration, Instant};
 
 use rt::driver::Clock;
+use rt::executor::POLL_OVER;
 
 use crate::clock::SystemClock;
 
@@ -30,13 +31,17 @@ const PATIENCE: Duration = Duration::from_millis(20);
 /// The thread looks so often at least, and at most.
 const LOOK_MIN: Duration = Duration::from_millis(1);
 const LOOK_MAX: Duration = Duration::from_secs(1);
+/// While no shard does anything the thread waits so much longer between two looks, at most.
+const IDLE_FACTOR: u32 = 16;
 
 /// A shard's thread, and the samples of its signal handler.
 struct Entry {
     shard: u16,
     thread: libc::pid_t,
-    /// Nanoseconds since the node's start; 0 between polls.
+    /// See [`rt::executor::Executor::watch_stalls`].
     poll_began: Arc<AtomicU64>,
+    /// The same at the last look.
+    seen: AtomicU64,
     frames: [AtomicUsize; FRAMES_MAX],
     /// How many frames are valid; 0 until the handler has run.
     noted: AtomicUsize,
@@ -71,12 +76,23 @@ impl Watched {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether no shard has polled anything since the last call.
+    fn are_idle(&self) -> bool {
+        let is_idle = |entry: &Arc<Entry>| {
+            let began = entry.poll_began.load(Ordering::Relaxed);
+            entry.seen.swap(began, Ordering::Relaxed) == began && began & POLL_OVER != 0
+        };
+        // All of them are looked at.
+        self.lock().iter().filter(|entry| !is_idle(entry)).count() == 0
+    }
+
     /// Watches the calling thread, a shard's, from now on.
     pub(crate) fn attach(self: &Arc<Self>, shard: u16, poll_began: Arc<AtomicU64>) -> Attached {
         // SAFETY: takes and gives plain numbers.
         let thread = unsafe { libc::syscall(libc::SYS_gettid) } as libc::pid_t;
         let frames = [const { AtomicUsize::new(0) }; FRAMES_MAX];
-        let entry = Arc::new(Entry { shard, thread, poll_began, frames, noted: AtomicUsize::new(0) });
+        let (seen, noted) = (AtomicU64::new(0), AtomicUsize::new(0));
+        let entry = Arc::new(Entry { shard, thread, poll_began, seen, frames, noted });
         // `Attached` holds the entry for as long as the pointer is there.
         OWN.set(Arc::as_ptr(&entry));
         self.lock().push(Arc::clone(&entry));
@@ -143,12 +159,15 @@ impl Watchdog {
         let (watched, ended) = (Arc::<Watched>::default(), Arc::<AtomicBool>::default());
         let (of_thread, thread_ended) = (Arc::clone(&watched), Arc::clone(&ended));
         let thread = std::thread::Builder::new().name(name).spawn(move || {
+            let between = (threshold / 2).clamp(LOOK_MIN, LOOK_MAX);
             let mut wait = Duration::ZERO;
             while !thread_ended.load(Ordering::Relaxed) {
                 std::thread::park_timeout(wait);
                 wait = match look(&of_thread, threshold, clock) {
                     true => PAUSE,
-                    false => (threshold / 2).clamp(LOOK_MIN, LOOK_MAX),
+                    // A node that does nothing is not to be kept awake.
+                    false if of_thread.are_idle() => (wait * 2).clamp(between, between * IDLE_FACTOR),
+                    false => between,
                 };
             }
         })?;
@@ -176,9 +195,9 @@ fn look(watched: &Watched, threshold: Duration, clock: SystemClock) -> bool {
     let entries = watched.lock();
     let now = Duration::from_nanos(clock.now().as_nanos());
     let stalled = entries.iter().find_map(|entry| {
-        let began = Duration::from_nanos(entry.poll_began.load(Ordering::Relaxed));
-        let lasts = now.saturating_sub(began);
-        (!began.is_zero() && lasts > threshold).then(|| (Arc::clone(entry), lasts))
+        let began = entry.poll_began.load(Ordering::Relaxed);
+        let lasts = now.saturating_sub(Duration::from_nanos(began));
+        (began & POLL_OVER == 0 && lasts > threshold).then(|| (Arc::clone(entry), lasts))
     });
     let Some((entry, lasts)) = stalled else { return false };
     entry.noted.store(0, Ordering::Relaxed);
@@ -230,4 +249,23 @@ fn functions(entry: &Entry) -> Vec<String> {
     let executor = names.iter().position(|name| name.contains("poll_task") && name.contains("executor.rs"));
     names.truncate(executor.unwrap_or(NAMES_MAX).min(NAMES_MAX));
     names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shards_are_idle_when_none_has_polled_anything_since_the_last_look() {
+        let watched = Arc::<Watched>::default();
+        let shards = [1, 2].map(|at| Arc::new(AtomicU64::new(at | POLL_OVER)));
+        let _attached = [0, 1].map(|shard| watched.attach(shard, Arc::clone(&shards[usize::from(shard)])));
+        assert!(!watched.are_idle(), "the first look");
+        assert!(watched.are_idle());
+        for (shard, is_over) in [(0, true), (1, true), (1, false)] {
+            shards[shard].store(9 + shard as u64 | if is_over { POLL_OVER } else { 0 }, Ordering::Relaxed);
+            assert!(!watched.are_idle(), "shard {shard} has polled something");
+            assert_eq!(watched.are_idle(), is_over, "a poll under way is no idleness");
+        }
+    }
 }

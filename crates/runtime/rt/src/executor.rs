@@ -179,6 +179,9 @@ pub struct Stall {
     pub cpu: Duration,
 }
 
+/// The bit of [`Executor::watch_stalls`] that says that no poll is under way.
+pub const POLL_OVER: u64 = 1 << 63;
+
 /// The arguments of [`Executor::watch_stalls`].
 struct StallWatch {
     threshold: Duration,
@@ -557,10 +560,10 @@ impl Executor {
     }
 
     /// From now on every poll is timed, and `report` is called after one that took longer than `threshold`. To be called once, for
-    /// turns ([`Executor::run_turn`]), on the shard's thread; costs a clock reading a poll. Its result shows other threads when the running poll began,
-    /// in nanoseconds of this shard's clock; 0 while there is none.
+    /// turns ([`Executor::run_turn`]), on the shard's thread; costs a clock reading a poll. Its result shows other threads when the last poll began,
+    /// in nanoseconds of this shard's clock; with [`POLL_OVER`] when it is over.
     pub fn watch_stalls(&self, threshold: Duration, report: impl Fn(Stall) + 'static) -> Arc<AtomicU64> {
-        let poll_began = Arc::default();
+        let poll_began = Arc::new(AtomicU64::new(POLL_OVER));
         let clock = &self.inner.clock;
         let cpu_read = Cell::new((clock.now(), clock.thread_cpu()));
         let watch =
@@ -692,7 +695,7 @@ impl Executor {
             }
         }
         if let Some(watch) = inner.stall_watch.get() {
-            watch.poll_began.store(0, Ordering::Relaxed);
+            watch.poll_began.store(before.as_nanos() | POLL_OVER, Ordering::Relaxed);
         }
         let now = inner.clock.now();
         self.charge(group, (now - began).as_nanos() as u64);
