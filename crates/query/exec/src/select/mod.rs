@@ -251,10 +251,9 @@ impl SelectPlan {
         let selection = &self.selection;
         let calls = !selection.row_calls.is_empty() || !selection.group_calls.is_empty();
         let reduces = selection.is_aggregate() || self.group_width.is_some() || self.distinct;
-        let limits = self.limit.is_some() || self.per_partition_limit.is_some();
         let looks_further = !self.filters.is_empty() || self.nearest.is_some() || !self.sort.is_empty();
         matches!(&self.access, AccessPath::Key(access) if access.token.is_none())
-            && !(calls || reduces || limits || looks_further || self.computed || self.fragments_of.is_some())
+            && !(calls || reduces || looks_further || self.computed || self.fragments_of.is_some())
     }
 
     /// The table that it is of, as the schema names it.

@@ -126,6 +126,10 @@ pub fn run_now<C: Coordinator, S: Sink>(
     if !plan.is_row_lookup {
         return Ok(None);
     }
+    // One row is within each limit that is valid.
+    for limit in [&plan.limit, &plan.per_partition_limit] {
+        limit_value(limit.as_ref(), env)?;
+    }
     let Some(partitions) = partitions(plan, request, env)? else { return Ok(None) };
     let slices = bounds::slices(&plan.table, plan.access.rows(), env)?;
     run_here(plan, coordinator, request, env, (&partitions, &slices), out)
