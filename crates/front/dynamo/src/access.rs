@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use exec::backend::Coordinator;
 use items::{Item, Projection, item_size};
-use mutation::{PartitionUpdate, Timestamp};
+use mutation::{PartitionUpdate, Row, Timestamp};
 use replica::{ReadCommand, ReadPage};
 
 use crate::error::{Result, invalid};
@@ -49,15 +49,27 @@ impl<C: Coordinator> Store<'_, C> {
         consistent: bool,
         projection: Option<&Projection>,
     ) -> Result<Option<(String, usize)>> {
-        let command = table.read_rows(&key.partition, std::iter::once(&key.clustering), self.now());
-        let page = self.read(&command, read_consistency(consistent)).await?;
-        if projection.is_none()
-            && let Some(row) = row_of(&page, key).filter(|row| row.is_live(command.now))
-            && let Some(shown) = table.text_of_row(key, row, command.now)
-        {
-            return Ok(Some(shown));
-        }
-        let state = table.state_of(&page, key, command.now)?;
+        let (consistency, now) = (read_consistency(consistent), self.now());
+        // The text where that is possible, and else the state.
+        let look = |row: Option<&Row>| match row {
+            None => Ok(Err(State::default())),
+            Some(row) => match projection.is_none().then(|| table.text_of_row(key, row, now)).flatten() {
+                Some(shown) => Ok(Ok(shown)),
+                None => table.state(key, row, now).map(Err),
+            },
+        };
+        let seen = match self.row_here(table, (&key.partition, &key.clustering), (consistency, now), look) {
+            Some(seen) => seen,
+            None => {
+                let command = table.read_rows(&key.partition, std::iter::once(&key.clustering), now);
+                let page = self.read(&command, consistency).await?;
+                look(row_of(&page, key).filter(|row| row.is_live(now)))
+            }
+        };
+        let state = match seen? {
+            Ok(shown) => return Ok(Some(shown)),
+            Err(state) => state,
+        };
         let item = self.item_of(table, key, state, consistent).await?;
         Ok(item.map(|item| match projection {
             Some(projection) => (text_of(&projection.apply(&item)), item_size(&item)),

@@ -8,8 +8,8 @@ use cluster::SchemaEdit;
 use coordinator::{CasOptions, ClusterView, Consistency, WriteKind, WriteOptions};
 use exec::backend::Coordinator;
 use exec::{ExecError, Executor};
-use mutation::{PartitionUpdate, Seconds, Timestamp};
-use replica::{ReadCommand, ReadPage};
+use mutation::{Clustering, DecoratedKey, PartitionUpdate, Row, Seconds, Timestamp};
+use replica::{ReadCommand, ReadPage, RowLookup};
 use rt::{Injected, Instant};
 use schema::{Keyspace, Replication, Schema, Table, TableBuilder, TableId};
 use types::CqlType;
@@ -17,6 +17,7 @@ use types::CqlType;
 use crate::canaries::Canaries;
 use crate::error::{ApiError, ErrorKind, Result};
 use crate::metrics::Metrics;
+use crate::table::ApiTable;
 
 /// Replicas of a table in a datacenter that has as many nodes, as ScyllaDB chooses.
 const REPLICAS: usize = 3;
@@ -88,6 +89,21 @@ impl<C: Coordinator> Store<'_, C> {
         };
         let deadline = self.deadline(timeout);
         Ok(self.executor.coordinator().read(command, consistency, deadline).await?)
+    }
+
+    /// Hands the live row of a key to `visit` (none where there is none) where it lies in this shard's memory, when no other node is to be queried. None when
+    /// [`Store::read`] is to be used.
+    pub(crate) fn row_here<T>(
+        &self,
+        table: &ApiTable,
+        (partition, row): (&DecoratedKey, &Clustering),
+        (consistency, now): (Consistency, Seconds),
+        visit: impl FnOnce(Option<&Row>) -> T,
+    ) -> Option<T> {
+        let slices = table.slices_of(std::iter::once(row));
+        let (table, bypass_cache, values_only) = (&*table.table, false, false);
+        let lookup = RowLookup { table, key: partition, slices: &slices, now, bypass_cache, values_only };
+        self.executor.coordinator().row_here(&lookup, consistency, visit).map(|(seen, _)| seen)
     }
 
     /// The name of this node's datacenter.

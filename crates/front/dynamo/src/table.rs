@@ -464,16 +464,20 @@ impl ApiTable {
         rows: impl Iterator<Item = &'a Clustering>,
         now: Seconds,
     ) -> ReadCommand {
+        let keys = Partitions::Keys(Keys::from_iter([partition.clone()]));
+        ReadCommand { slices: self.slices_of(rows), ..ReadCommand::all_of(self.table.clone(), keys, now) }
+    }
+
+    /// These rows of a partition.
+    pub(crate) fn slices_of<'a>(&self, rows: impl Iterator<Item = &'a Clustering>) -> Slices {
         let range = |key: &Clustering| RowRange {
             start: Bound::before_row(&self.table, key),
             end: Bound::after_row(&self.table, key),
         };
-        let slices = match self.range() {
+        match self.range() {
             Some(_) => Slices::new(rows.map(range).collect()),
             None => Slices::all(),
-        };
-        let keys = Partitions::Keys(Keys::from_iter([partition.clone()]));
-        ReadCommand { slices, ..ReadCommand::all_of(self.table.clone(), keys, now) }
+        }
     }
 
     /// The state of a row of a page; that of a row that is not there when the page does not have it.

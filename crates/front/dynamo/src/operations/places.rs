@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use exec::backend::Coordinator;
 use futures_util::future::try_join_all;
 use items::Item;
-use mutation::{Clustering, DecoratedKey, PartitionRange, RingPosition};
+use mutation::{Clustering, DecoratedKey, PartitionRange, RingPosition, Row};
 use replica::{IndexQuery, Limits, Partitions, ReadCommand, ReadPage};
 use rt::preempt::Pace;
 
@@ -15,7 +15,7 @@ use crate::error::{ApiError, Result};
 use crate::intent::Attempt;
 use crate::record::Status;
 use crate::store::read_consistency;
-use crate::table::{ApiTable, RowKey};
+use crate::table::{ApiTable, RowKey, State};
 
 /// Places that are read at once.
 const PLACES: u64 = 1_000;
@@ -53,6 +53,14 @@ impl<'a, S: Sink> Reading<'a, S> {
     pub(super) fn new(table: &'a ApiTable, consistent: bool, sink: S) -> Self {
         Self { table, consistent, sink, pace: Pace::default(), decided: BTreeMap::new() }
     }
+}
+
+/// The result of a look at places of one partition.
+enum Looked {
+    /// The state of the only row, which is in this shard's memory, where it is live.
+    AtRow(RowKey, Option<State>),
+    /// The first page of a read of them.
+    AtPage(ReadCommand, ReadPage),
 }
 
 /// Rows of partitions, in the order of the ring.
@@ -124,14 +132,31 @@ impl<C: Coordinator> Dynamo<C> {
         let (consistency, now) = (read_consistency(reading.consistent), store.now());
         for chunk in rows.chunks(PARTITIONS_AT_ONCE) {
             let reads = chunk.iter().map(|(key, rows)| async {
+                if let [row] = rows.as_slice() {
+                    let place = RowKey { partition: key.clone(), clustering: row.clone() };
+                    let look = |row: Option<&Row>| row.map(|row| table.state(&place, row, now)).transpose();
+                    let seen = store.row_here(table, (key, row), (consistency, now), look);
+                    if let Some(state) = seen {
+                        return Ok(Looked::AtRow(place, state?));
+                    }
+                }
                 let command = ReadCommand {
                     limits: Limits { rows: ROWS, bytes: PAGE_BYTES, ..Limits::NONE },
                     ..table.read_rows(key, rows.iter(), now)
                 };
                 let page = store.read(&command, consistency).await?;
-                Ok::<_, ApiError>((command, page))
+                Ok::<_, ApiError>(Looked::AtPage(command, page))
             });
-            for (mut command, mut page) in try_join_all(reads).await? {
+            for looked in try_join_all(reads).await? {
+                let (mut command, mut page) = match looked {
+                    Looked::AtPage(command, page) => (command, page),
+                    Looked::AtRow(place, state) => {
+                        if let Some(state) = state {
+                            self.offer(place, state, reading).await?;
+                        }
+                        continue;
+                    }
+                };
                 command.resume = page.more.take();
                 self.take(&command, page, reading).await?;
                 while command.resume.is_some() {
@@ -154,24 +179,29 @@ impl<C: Coordinator> Dynamo<C> {
         page: ReadPage,
         reading: &mut Reading<'_, S>,
     ) -> Result<()> {
-        let (store, table) = (self.store(), reading.table);
         for partition in &page.partitions {
             for row in partition.rows.iter().filter(|row| row.is_live(command.now)) {
-                reading.pace.step().await;
                 let key = RowKey { partition: partition.key.clone(), clustering: row.clustering.clone() };
-                let state = table.state(&key, row, command.now)?;
-                let item: Option<Item> = match &state.intent {
-                    Some(intent) if reading.consistent => {
-                        let key = table.key_of_row(&key)?;
-                        store.visible(state.item, &key, Some(intent), &mut reading.decided).await?
-                    }
-                    _ => state.item,
-                };
-                if let Some(item) = item {
-                    let work = reading.sink.offer(key, item);
-                    reading.pace.count(work);
-                }
+                let state = reading.table.state(&key, row, command.now)?;
+                self.offer(key, state, reading).await?;
             }
+        }
+        Ok(())
+    }
+
+    /// Offers the item of a row.
+    async fn offer<S: Sink>(&self, key: RowKey, state: State, reading: &mut Reading<'_, S>) -> Result<()> {
+        reading.pace.step().await;
+        let item: Option<Item> = match &state.intent {
+            Some(intent) if reading.consistent => {
+                let key = reading.table.key_of_row(&key)?;
+                self.store().visible(state.item, &key, Some(intent), &mut reading.decided).await?
+            }
+            _ => state.item,
+        };
+        if let Some(item) = item {
+            let work = reading.sink.offer(key, item);
+            reading.pace.count(work);
         }
         Ok(())
     }
