@@ -300,15 +300,19 @@ impl Context {
         trace.add(self.0.rt.now(), self.0.rt.shard().0, activity);
     }
 
-    /// Asks this node's own replica: like another's, it is silent when the time is over.
+    /// Asks this node's own replica: like another's, it is silent when the time is over, which it may be at the begin.
     pub(crate) async fn here<T, E: Into<PeerError>>(
         &self,
         deadline: Instant,
         answer: impl Future<Output = Result<T, E>>,
     ) -> Result<T, PeerError> {
+        let silent = || PeerError::Silent("timed out".to_owned());
+        if self.rt().now() >= deadline {
+            return Err(silent());
+        }
         match self.rt().timeout_at(deadline, answer).await {
             Ok(answer) => answer.map_err(Into::into),
-            Err(_) => Err(PeerError::Silent("timed out".to_owned())),
+            Err(_) => Err(silent()),
         }
     }
 

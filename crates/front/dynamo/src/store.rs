@@ -100,6 +100,9 @@ impl<C: Coordinator> Store<'_, C> {
         (consistency, now): (Consistency, Seconds),
         visit: impl FnOnce(Option<&Row>) -> T,
     ) -> Option<T> {
+        if self.timeout.is_some_and(|timeout| timeout.is_zero()) {
+            return None;
+        }
         let slices = table.slices_of(std::iter::once(row));
         let (table, bypass_cache, values_only) = (&*table.table, false, false);
         let lookup = RowLookup { table, key: partition, slices: &slices, now, bypass_cache, values_only };

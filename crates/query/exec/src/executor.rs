@@ -601,7 +601,7 @@ impl<C: Coordinator> Executor<C> {
         request: &Request<'_>,
         sink: &mut S,
     ) -> Result<bool> {
-        if request.trace_log().is_some() {
+        if request.trace_log().is_some() || request.has_no_time() {
             return Ok(false);
         }
         check_not_serial(request)?;

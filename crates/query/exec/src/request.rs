@@ -285,6 +285,11 @@ impl<'a> Request<'a> {
         }
     }
 
+    /// Whether its operations time out at once (`USING TIMEOUT 0ms`): also those that have nothing to wait for.
+    pub(crate) fn has_no_time(&self) -> bool {
+        self.timeout.is_some_and(|timeout| timeout.is_zero())
+    }
+
     /// The time that is left until [`Request::deadline`].
     pub fn time_left(&self, kind: TimeoutKind) -> Duration {
         self.deadline(kind).duration_since(self.clock.now())

@@ -109,6 +109,27 @@ fn a_silent_replica_is_a_timeout_for_all_and_nothing_for_a_quorum() {
     assert_eq!(hints().len(), 2, "both writes are kept for it: {:?}", hints());
 }
 
+/// Of this very node, too, which could answer at once: `USING TIMEOUT 0ms`.
+#[test]
+fn an_operation_without_time_is_a_timeout() {
+    let (world, t) = (World::new(25, &[1], Config::default()), table("ks", "t"));
+    let (now, level) = (seconds(&world.sim, 0), Consistency::One);
+    world.write(0, row(&t, 1, 1, "a", 10), level).unwrap();
+    let command = partition(&t, 1, now);
+    let (read, written) = world.on(0, 0, {
+        let (command, update) = (command.clone(), row(&t, 1, 1, "b", 11));
+        move |rt, coordinator| async move {
+            let deadline = rt.now();
+            let options = WriteOptions { consistency: level, kind: WriteKind::Simple, deadline };
+            let written = coordinator.write(vec![update], options).await;
+            (coordinator.read(&command, level, deadline).await, written)
+        }
+    });
+    assert!(matches!(read, Err(RequestError::ReadTimeout { received: 0, required: 1, .. })), "{read:?}");
+    assert!(matches!(written, Err(RequestError::WriteTimeout { received: 0, .. })), "{written:?}");
+    assert_eq!(texts(&world.read(0, command, level).unwrap()), one(1, "a"));
+}
+
 /// Of three replicas two are silent and not convicted yet: with speculative retry of the table, the read reaches the
 /// one that answers, whichever it is.
 #[test]

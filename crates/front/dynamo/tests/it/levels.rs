@@ -41,11 +41,12 @@ fn the_timeout_of_a_service_level_is_that_of_each_operation() {
                     "AttributeDefinitions": [{"AttributeName": "k", "AttributeType": "S"}]}"#;
     call("CreateTable", table, None);
     let item = r#"{"TableName": "table", "Item": {"k": {"S": "a"}}}"#;
-    let key = r#"{"TableName": "table", "Key": {"k": {"S": "a"}}}"#;
+    // A Query: an item that lies in the shard's memory is looked up at once.
+    let query = r#"{"TableName": "table", "KeyConditionExpression": "k = :k", "ExpressionAttributeValues": {":k": {"S": "a"}}}"#;
     for (role, read, write) in
         [(Some("app"), TIMEOUT, TIMEOUT), (Some("other"), read, write), (None, read, write)]
     {
         assert_eq!(call("PutItem", item, role), Some(write), "a write of {role:?}");
-        assert_eq!(call("GetItem", key, role), Some(read), "a read of {role:?}");
+        assert_eq!(call("Query", query, role), Some(read), "a read of {role:?}");
     }
 }
