@@ -20,8 +20,11 @@ const TIMEOUT: Duration = Duration::from_millis(70);
 fn the_timeout_of_a_service_level_is_that_of_each_operation() {
     let memory = Memory::new();
     let level = ServiceLevel { timeout: Some(TIMEOUT), ..ServiceLevel::new("fast") };
+    let none = ServiceLevel { timeout: Some(Duration::ZERO), ..ServiceLevel::new("none") };
     let edits = vec![
         SchemaEdit::PutServiceLevel(level),
+        SchemaEdit::PutServiceLevel(none),
+        SchemaEdit::PutRole(Role { service_level: Some("none".to_owned()), ..Role::new("hurried") }),
         SchemaEdit::PutRole(Role { service_level: Some("fast".to_owned()), ..Role::new("app") }),
         SchemaEdit::PutRole(Role::new("other")),
     ];
@@ -49,4 +52,10 @@ fn the_timeout_of_a_service_level_is_that_of_each_operation() {
         assert_eq!(call("PutItem", item, role), Some(write), "a write of {role:?}");
         assert_eq!(call("Query", query, role), Some(read), "a read of {role:?}");
     }
+    let key = r#"{"TableName": "table", "Key": {"k": {"S": "a"}}}"#;
+    assert_eq!(
+        call("GetItem", key, Some("hurried")),
+        Some(Duration::ZERO),
+        "without time nothing is looked up"
+    );
 }

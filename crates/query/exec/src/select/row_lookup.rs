@@ -31,7 +31,7 @@ pub(super) fn run_here<C: Coordinator, S: Sink>(
     let Partitions::Keys(keys) = partitions else { return Ok(None) };
     let [key] = keys.as_slice() else { return Ok(None) };
     let is_plain = request.trace.is_none() && request.paging_state.is_none() && request.page_size != Some(0);
-    if !is_plain || request.consistency.is_serial() || slices.ranges().is_empty() {
+    if !is_plain || request.has_no_time() || request.consistency.is_serial() || slices.ranges().is_empty() {
         return Ok(None);
     }
     let bypass_cache = plan.bypass_cache;

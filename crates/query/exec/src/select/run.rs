@@ -57,7 +57,6 @@ pub async fn run<'a, C: Coordinator, S: Sink>(
     let slices = bounds::slices(&plan.table, plan.access.rows(), env)?;
     check_reach(state, partitions.as_ref(), &slices)?;
     if plan.is_row_lookup
-        && !request.has_no_time()
         && let Some(partitions) = &partitions
         && let Some(bytes) = run_here(plan, coordinator, request, env, (partitions, &slices), out)?
     {
@@ -124,7 +123,7 @@ pub fn run_now<C: Coordinator, S: Sink>(
     env: &Env<'_>,
     out: &mut S,
 ) -> Result<Option<usize>> {
-    if !plan.is_row_lookup || request.has_no_time() {
+    if !plan.is_row_lookup {
         return Ok(None);
     }
     // One row is within each limit that is valid.
