@@ -10,7 +10,7 @@ use types::CqlType;
 pub fn own_schema() -> Schema {
     let mut traces = Keyspace::new("system_traces", Replication::Simple { factor: 2 });
     traces.system = true;
-    for table in [sessions(), events()] {
+    for table in [sessions(), events(), sessions_by_time(), slow(), slow_by_time()] {
         traces.tables.insert(table.name.clone(), table);
     }
     let schema = Schema::default().with_keyspace(traces);
@@ -37,6 +37,53 @@ fn sessions() -> Arc<Table> {
             .regular("request", CqlType::Text)
             .regular("started_at", CqlType::Timestamp);
     builder.options.comment = "tracing sessions".to_owned();
+    builder.options.gc_grace_seconds = 0;
+    builder.build_known()
+}
+
+/// `system_traces.sessions_time_idx` of ScyllaDB: the traced requests of a minute.
+fn sessions_by_time() -> Arc<Table> {
+    let mut builder =
+        TableBuilder::new("system_traces", "sessions_time_idx", id("0ebf001c-c1d1-3693-9a63-c3d96ac53318"))
+            .partition_key("minute", CqlType::Timestamp)
+            .clustering("started_at", CqlType::Timestamp, false)
+            .clustering("session_id", CqlType::Uuid, false);
+    builder.options.comment = "traced requests by the minute in which they began".to_owned();
+    builder.options.gc_grace_seconds = 0;
+    builder.build_known()
+}
+
+/// `system_traces.node_slow_log` of ScyllaDB: one row a request that took longer than `slow_query_tracing_threshold`.
+fn slow() -> Arc<Table> {
+    let mut builder =
+        TableBuilder::new("system_traces", "node_slow_log", id("bfcc4e62-5b63-3aa1-a1c3-6f5e47f3325c"))
+            .partition_key("start_time", CqlType::Timeuuid)
+            .clustering("node_ip", CqlType::Inet, false)
+            .clustering("shard", CqlType::Int, false)
+            .regular("command", CqlType::Text)
+            .regular("date", CqlType::Timestamp)
+            .regular("duration", CqlType::Int)
+            .regular("parameters", CqlType::map(CqlType::Text, CqlType::Text, false))
+            .regular("session_id", CqlType::Uuid)
+            .regular("source_ip", CqlType::Inet)
+            .regular("table_names", CqlType::set(CqlType::Text, false))
+            .regular("username", CqlType::Text);
+    builder.options.comment = "slow requests".to_owned();
+    builder.options.gc_grace_seconds = 0;
+    builder.build_known()
+}
+
+/// `system_traces.node_slow_log_time_idx` of ScyllaDB: the slow requests of a minute.
+fn slow_by_time() -> Arc<Table> {
+    let id = id("c20c8ef8-8a2b-3c1a-9b0f-5a5a6e0dcb7f");
+    let mut builder = TableBuilder::new("system_traces", "node_slow_log_time_idx", id)
+        .partition_key("minute", CqlType::Timestamp)
+        .clustering("started_at", CqlType::Timestamp, false)
+        .clustering("session_id", CqlType::Uuid, false)
+        .regular("node_ip", CqlType::Inet)
+        .regular("shard", CqlType::Int)
+        .regular("start_time", CqlType::Timeuuid);
+    builder.options.comment = "slow requests by the minute in which they began".to_owned();
     builder.options.gc_grace_seconds = 0;
     builder.build_known()
 }

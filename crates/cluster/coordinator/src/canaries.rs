@@ -94,11 +94,11 @@ pub(crate) async fn digest(injected: Canaries, command: &ReadCommand, page: &Rea
 }
 
 /// The update that a replica writes of a commit.
-pub(crate) fn committed(injected: Canaries, update: &PartitionUpdate) -> PartitionUpdate {
+pub(crate) fn committed(injected: Canaries, update: PartitionUpdate) -> PartitionUpdate {
     match update.rows().split_last() {
         Some((_, rest)) if injected.torn_commit && !rest.is_empty() => {
             PartitionUpdate::with_rows(update.table.clone(), update.key.clone(), rest.to_vec())
         }
-        _ => update.clone(),
+        _ => update,
     }
 }

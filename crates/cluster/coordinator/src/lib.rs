@@ -97,7 +97,9 @@ pub use hints::{HintFigures, HintsStats};
 pub use holders::{PullFrom, partition_ranges};
 pub use latency::RequestFigures;
 pub use lease::{Confirm, LEASE};
-pub use paxos::{Ballotage, CasOptions, CasOutcome, LockRequest, MigratedVote, PaxosStats, Vote};
+pub use paxos::{
+    Ballotage, CAS_APART_MICROS, CasOptions, CasOutcome, LockRequest, MigratedVote, PaxosStats, Vote,
+};
 pub use placements::placed;
 pub use pull::PullStats;
 pub use range_parts::RangePart;

@@ -92,9 +92,11 @@ impl Calls<'_> {
         let note = |activity: String| trace.add(self.rt.now(), self.rt.shard().0, activity);
         let (name, len) = (message_name(verb), body.len());
         note(format!("Sending {name} message to /{address} message size {len} bytes"));
-        let (sent, body) = match TRACED_VERBS.contains(&verb) {
-            true => (Verb::Traced, encode(trace.session(), verb, &body)),
-            false => (verb, body),
+        let session = trace.session().filter(|_| TRACED_VERBS.contains(&verb));
+        assert!(session.is_none_or(|id| id != [0; 16]), "a session has an id");
+        let (sent, body) = match session {
+            Some(session) => (Verb::Traced, encode(session, verb, &body)),
+            None => (verb, body),
         };
         let answer = self.remote.messenger.call(target(to), sent, body, deadline).await;
         match &answer {

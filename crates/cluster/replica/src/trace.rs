@@ -22,18 +22,18 @@ pub struct TraceEvent {
 /// The steps of a traced request, in the order in which they were told. A clone is the same log.
 #[derive(Clone, Debug, Default)]
 pub struct TraceLog {
-    session: [u8; 16],
+    session: Option<[u8; 16]>,
     events: Rc<RefCell<Vec<TraceEvent>>>,
 }
 
 impl TraceLog {
     /// The steps of a request with this id in `system_traces`.
     pub fn of(session: [u8; 16]) -> TraceLog {
-        TraceLog { session, events: Rc::default() }
+        TraceLog { session: Some(session), events: Rc::default() }
     }
 
-    /// The request's id, as far as steps are kept under one.
-    pub fn session(&self) -> [u8; 16] {
+    /// The request's id, under which other nodes store their steps; none when they are to store none.
+    pub fn session(&self) -> Option<[u8; 16]> {
         self.session
     }
 

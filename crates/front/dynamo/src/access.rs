@@ -20,6 +20,9 @@ const SETTLED_MAX: usize = 16;
 /// The decision of a write that sees the item; none where there is nothing to write.
 pub(crate) type Decide<'a> = &'a mut dyn FnMut(Option<Rc<Item>>) -> Result<Option<RowWrite>>;
 
+/// The same, given the time of the write as well.
+type DecideAt<'a> = &'a mut dyn FnMut(Option<Rc<Item>>, Timestamp) -> Result<Option<RowWrite>>;
+
 impl<C: Coordinator> Store<'_, C> {
     /// The item of a key.
     pub(crate) async fn get(&self, table: &ApiTable, key: &RowKey, consistent: bool) -> Result<Option<Item>> {
@@ -142,6 +145,11 @@ impl<C: Coordinator> Store<'_, C> {
     /// # Errors
     /// Those of `decide`, and a conflict while a transaction holds the item.
     pub(crate) async fn agree(&self, table: &ApiTable, key: &RowKey, decide: Decide<'_>) -> Result<()> {
+        self.agree_at(table, key, &mut |item, _| decide(item)).await
+    }
+
+    /// [`Store::agree`] with a decision that is given the time of the write.
+    pub(crate) async fn agree_at(&self, table: &ApiTable, key: &RowKey, decide: DecideAt<'_>) -> Result<()> {
         let now = self.now();
         let command = table.read_rows(&key.partition, std::iter::once(&key.clustering), now);
         let stale = match self.canaries.stale_condition {
@@ -153,7 +161,7 @@ impl<C: Coordinator> Store<'_, C> {
                 Some(item) => item.clone(),
                 None => table.state_of(page, key, now)?.item,
             };
-            let write = decide(item.map(Rc::new))?;
+            let write = decide(item.map(Rc::new), ballot)?;
             Ok(write.map(|write| table.update(key, &write, ballot, now)))
         };
         self.agree_on(table, &command, &mut decided).await

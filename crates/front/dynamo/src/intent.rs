@@ -1,6 +1,10 @@
 //! Intents: the write of a transaction to an item, stored beside the item's attributes until the transaction is decided.
 
-use items::{Item, json};
+use std::rc::Rc;
+
+use coordinator::CAS_APART_MICROS;
+use items::{Item, item_size, json};
+use mutation::Timestamp;
 use serde_json::{Map, Value as Json, json as to_json};
 
 use crate::reply::push_member;
@@ -10,6 +14,8 @@ pub(crate) type Attempt = u128;
 
 /// The first byte of a stored intent; attributes have the bytes of `items::stored`.
 const PREPARED: u8 = 5;
+/// Bytes of the attributes that a small update sets.
+const SMALL_BYTES_MAX: usize = 64 << 10;
 
 /// A prepared write of one item.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,13 +30,30 @@ pub(crate) struct Intent {
     pub(crate) on_item: bool,
 }
 
+/// An intent that an item has.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Prepared {
+    pub(crate) intent: Rc<Intent>,
+    /// The time of its cell.
+    pub(crate) at: Timestamp,
+}
+
+impl Prepared {
+    /// The time of the write that puts the outcome in the place of the intent, the same on every node: later than the intent, and earlier than the next
+    /// agreed write of the item, for these are [`CAS_APART_MICROS`] apart.
+    pub(crate) fn outcome_at(&self) -> Timestamp {
+        const { assert!(CAS_APART_MICROS > 1, "there is a time between two agreed writes") };
+        self.at + 1
+    }
+}
+
 /// A change of an item.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Effect {
     /// Nothing: the item was only looked at, and stays as it is until the transaction is decided.
     Nothing,
     /// It becomes this one.
-    Put(Item),
+    Put(Rc<Item>),
     /// It has these attributes, and no longer those.
     Update(Item, Vec<String>),
     /// It is gone.
@@ -42,7 +65,7 @@ impl Effect {
     pub(crate) fn apply(&self, item: Option<Item>, key: &Item) -> Option<Item> {
         match self {
             Self::Nothing => item,
-            Self::Put(item) => Some(item.clone()),
+            Self::Put(item) => Some(Item::clone(item)),
             Self::Update(set, removed) => {
                 let mut item = item.unwrap_or_else(|| key.clone());
                 item.retain(|name, _| !removed.contains(name));
@@ -55,9 +78,18 @@ impl Effect {
 }
 
 impl Intent {
+    /// Whether it is small, beside the request: an update may have written most of a large item.
+    pub(crate) fn is_small(&self) -> bool {
+        match &self.effect {
+            Effect::Update(set, _) => item_size(set) <= SMALL_BYTES_MAX,
+            Effect::Put(_) | Effect::Delete | Effect::Nothing => true,
+        }
+    }
+
     /// The stored form.
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut text = to_json!({ "record": self.record, "attempt": hex(self.attempt) }).to_string();
+        let record = Json::from(self.record.as_str());
+        let mut text = format!(r#"{{"record":{record},"attempt":"{}"}}"#, hex(self.attempt));
         let mut add = |name: &str, write: &dyn Fn(&mut String)| push_member(&mut text, name, write);
         if self.on_item {
             add("on_item", &|out| out.push_str("true"));
@@ -89,7 +121,7 @@ impl Intent {
         let text = |name: &str| fields.get(name)?.as_str();
         let item = |name: &str| fields.get(name).map(json::read_item).transpose();
         let effect = match (item("put").ok()?, item("set").ok()?, fields.contains_key("delete")) {
-            (Some(item), _, _) => Effect::Put(item),
+            (Some(item), _, _) => Effect::Put(Rc::new(item)),
             (_, Some(set), _) => {
                 let removed = fields.get("remove")?.as_array()?;
                 let removed = removed.iter().map(|name| Some(name.as_str()?.to_owned()));
@@ -130,7 +162,7 @@ mod tests {
     fn every_effect_is_read_as_it_was_written() {
         let effects = [
             Effect::Nothing,
-            Effect::Put(item("a")),
+            Effect::Put(Rc::new(item("a"))),
             Effect::Update(item("b"), vec!["c".to_owned()]),
             Effect::Update(Item::new(), Vec::new()),
             Effect::Delete,

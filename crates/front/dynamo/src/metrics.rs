@@ -48,6 +48,16 @@ pub struct ApiFigures {
     pub read_half_units: u64,
     /// Units of capacity that writes consumed, by the operation of one item that they amount to.
     pub write_units: BTreeMap<&'static str, u64>,
+    /// Answers that a condition did not hold.
+    pub conditional_check_failed: u64,
+    /// Answers with another error of the client's.
+    pub user_errors: u64,
+    /// Answers with an error of the server's.
+    pub system_errors: u64,
+    /// Items that Query and Scan returned.
+    pub returned_items: u64,
+    /// Records that GetRecords returned.
+    pub returned_records: u64,
     /// Answers with an error, by its type.
     pub errors: BTreeMap<&'static str, u64>,
     /// Connections that were closed because there were too many.
@@ -83,6 +93,11 @@ impl ApiFigures {
         counter "scylla_alternator_filtered_rows_read_total" "Items that Query and Scan with a filter have read." |f| f.filtered_rows_read as f64;
         counter "scylla_alternator_filtered_rows_matched_total" "Items that filters of Query and Scan let through." |f| f.filtered_rows_matched as f64;
         counter "scylla_alternator_filtered_rows_dropped_total" "Items that filters of Query and Scan left out." |f| (f.filtered_rows_read - f.filtered_rows_matched) as f64;
+        counter "scylla_alternator_conditional_check_failed" "Requests of the DynamoDB API whose condition did not hold." |f| f.conditional_check_failed as f64;
+        counter "scylla_alternator_user_errors" "Requests of the DynamoDB API answered with an error of the client's, other than a condition that did not hold." |f| f.user_errors as f64;
+        counter "scylla_alternator_system_errors" "Requests of the DynamoDB API answered with an error of the server's." |f| f.system_errors as f64;
+        counter "scylla_alternator_returned_items" "Items that Query and Scan returned." |f| f.returned_items as f64;
+        counter "scylla_alternator_returned_records" "Records of streams that GetRecords returned." |f| f.returned_records as f64;
         counter "torc_alternator_connections_shed" "Connections to the DynamoDB API that were closed because there were too many." |f| f.connections_shed as f64;
         counter "torc_alternator_tls_handshake_failures" "Connections to the DynamoDB API that were closed because their TLS handshake failed." |f| f.tls_handshake_failures as f64;
         gauge "torc_alternator_connections" "Connections to the DynamoDB API." |f| f.connections as f64;
@@ -131,7 +146,15 @@ impl Metrics {
 
     /// A request is answered with an error.
     pub(crate) fn failed(&self, error: &ApiError) {
-        self.count(|figures| *figures.errors.entry(error.kind.short_name()).or_default() += 1);
+        self.count(|figures| {
+            *figures.errors.entry(error.kind.short_name()).or_default() += 1;
+            let of_kind = match error.kind.status() {
+                _ if error.is_failed_condition() => &mut figures.conditional_check_failed,
+                400..500 => &mut figures.user_errors,
+                _ => &mut figures.system_errors,
+            };
+            *of_kind += 1;
+        });
     }
 
     /// The figures that are counted; those of the moment are the server's.

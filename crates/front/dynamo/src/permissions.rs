@@ -1,6 +1,8 @@
 //! The permissions that operations need, by the grants that CQL has: SELECT to read, MODIFY to write (a condition included), CREATE on all
 //! keyspaces, ALTER and DROP.
 
+use std::collections::BTreeSet;
+
 use auth::{Permission, Resource};
 use items::json;
 use serde_json::Value as Json;
@@ -109,6 +111,18 @@ fn of(permission: Permission, name: &str) -> Option<(Permission, Resource)> {
 fn one(request: &Request, permission: Permission, member: &str) -> Vec<(Permission, Resource)> {
     let name = request.get(member).and_then(Json::as_str);
     name.and_then(|name| of(permission, name)).into_iter().collect()
+}
+
+/// The tables that a request names, each with its keyspace.
+pub(crate) fn tables_of(operation: &str, request: Option<&Request>) -> BTreeSet<(String, String)> {
+    let resources = request.and_then(|request| needed(operation, request));
+    let of_resource = |(_, resource)| match resource {
+        Resource::Table { keyspace, name } => Some((keyspace, name)),
+        _ => None,
+    };
+    let named = request.and_then(|request| request.table_name().ok());
+    let named = named.map(|name| (keyspace_name(name), name.to_owned()));
+    resources.into_iter().flatten().filter_map(of_resource).chain(named).collect()
 }
 
 #[cfg(test)]

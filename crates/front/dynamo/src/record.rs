@@ -1,6 +1,8 @@
 //! The record of a transaction: one row, written by lightweight transactions alone, that says whether it is committed. The outcome that a record
 //! has for an attempt applies to all of its intents at once.
 
+use std::borrow::Cow;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -12,11 +14,14 @@ use mutation::{Cell, Clustering, DecoratedKey, PartitionUpdate, Row, Seconds, Ti
 use replica::{Keys, Partitions, ReadCommand, ReadPage};
 use rt::Injected;
 use schema::{Schema, Table};
-use serde_json::{Map, Value as Json, json as to_json};
+use serde::Deserialize;
+use serde_json::Value as Json;
+use serde_json::value::RawValue;
 
 use crate::canaries::Canaries;
 use crate::error::{ApiError, ErrorKind, Result};
 use crate::intent::{Attempt, hex, unhex};
+use crate::reply::push_member;
 use crate::store::{Store, TRANSACTIONS_KEYSPACE};
 
 const TABLE: &str = "transactions";
@@ -67,10 +72,40 @@ pub(crate) struct Record {
     pub(crate) fingerprint: u128,
     /// When the attempt began, microseconds since 1970.
     pub(crate) begun: i64,
-    /// The items of the transaction: table and key.
-    pub(crate) items: Vec<(String, Item)>,
+    /// The items of the transaction, as they are stored ([`items_text`]): the commit does not read them again.
+    pub(crate) items: Rc<str>,
     /// The datacenter of its coordinator, in which its intents are; none in the records of nodes of before.
     pub(crate) datacenter: Option<String>,
+}
+
+/// The stored form of a record.
+#[derive(Deserialize)]
+struct Stored<'a> {
+    #[serde(borrow)]
+    status: Cow<'a, str>,
+    #[serde(borrow)]
+    attempt: Cow<'a, str>,
+    #[serde(borrow)]
+    fingerprint: Cow<'a, str>,
+    begun: i64,
+    #[serde(borrow)]
+    items: &'a RawValue,
+    #[serde(borrow)]
+    datacenter: Option<Cow<'a, str>>,
+}
+
+/// The stored form of items: of each the table and the key attributes.
+pub(crate) fn items_text<'a>(items: impl Iterator<Item = (&'a str, &'a Item)>) -> Rc<str> {
+    let mut text = "[".to_owned();
+    for (place, (table, key)) in items.enumerate() {
+        text.push_str(if place == 0 { r#"{"table":"# } else { r#",{"table":"# });
+        text.push_str(&Json::from(table).to_string());
+        text.push_str(r#","key":"#);
+        json::write_stored_item(key, &mut text);
+        text.push('}');
+    }
+    text.push(']');
+    text.into()
 }
 
 impl Record {
@@ -86,35 +121,42 @@ impl Record {
         !is_over && now_micros.abs_diff(self.begun) > ABANDONED_MICROS
     }
 
-    fn encode(&self) -> Vec<u8> {
-        let item = |(table, key): &(String, Item)| to_json!({ "table": table, "key": json::item(key) });
-        let mut json = to_json!({
-            "status": self.status.name(),
-            "attempt": hex(self.attempt),
-            "fingerprint": hex(self.fingerprint),
-            "begun": self.begun,
-            "items": self.items.iter().map(item).collect::<Vec<_>>(),
-        });
-        if let (Some(datacenter), Some(members)) = (&self.datacenter, json.as_object_mut()) {
-            members.insert("datacenter".to_owned(), datacenter.clone().into());
-        }
-        json.to_string().into_bytes()
-    }
-
-    fn decode(bytes: &[u8]) -> Option<Self> {
-        let fields: Map<String, Json> = serde_json::from_slice(bytes).ok()?;
-        let text = |name: &str| fields.get(name)?.as_str();
+    /// The items: table and key. None when the record has something else.
+    pub(crate) fn items(&self) -> Option<Vec<(String, Item)>> {
+        let items: Vec<Json> = serde_json::from_str(&self.items).ok()?;
         let item = |json: &Json| {
             let key = json::read_item(json.get("key")?).ok()?;
             Some((json.get("table")?.as_str()?.to_owned(), key))
         };
+        items.iter().map(item).collect()
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        let mut text = format!(
+            r#"{{"status":"{}","attempt":"{}","fingerprint":"{}","begun":{},"items":{}}}"#,
+            self.status.name(),
+            hex(self.attempt),
+            hex(self.fingerprint),
+            self.begun,
+            self.items
+        );
+        if let Some(datacenter) = &self.datacenter {
+            push_member(&mut text, "datacenter", |out| {
+                out.push_str(&Json::from(datacenter.as_str()).to_string())
+            });
+        }
+        text.into_bytes()
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let stored: Stored<'_> = serde_json::from_slice(bytes).ok()?;
         Some(Self {
-            status: Status::from_name(text("status")?)?,
-            attempt: unhex(text("attempt")?)?,
-            fingerprint: unhex(text("fingerprint")?)?,
-            begun: fields.get("begun")?.as_i64()?,
-            items: fields.get("items")?.as_array()?.iter().map(item).collect::<Option<_>>()?,
-            datacenter: text("datacenter").map(str::to_owned),
+            status: Status::from_name(&stored.status)?,
+            attempt: unhex(&stored.attempt)?,
+            fingerprint: unhex(&stored.fingerprint)?,
+            begun: stored.begun,
+            items: stored.items.get().into(),
+            datacenter: stored.datacenter.map(Cow::into_owned),
         })
     }
 
@@ -215,17 +257,37 @@ impl<C: Coordinator> Store<'_, C> {
         key: &str,
         mut change: impl FnMut(Option<Record>) -> (Option<Record>, T),
     ) -> Result<T> {
+        self.change_record_at(table, key, |found, _| change(found)).await
+    }
+
+    /// [`Store::change_record`] by a change that is given the time of the write.
+    pub(crate) async fn change_record_at<T>(
+        &self,
+        table: &Arc<Table>,
+        key: &str,
+        mut change: impl FnMut(Option<Record>, Timestamp) -> (Option<Record>, T),
+    ) -> Result<T> {
         let now = self.now();
         let mut decided = None;
         let mut decide = |page: &ReadPage, ballot: Timestamp| {
             let found = records(table, page, now).next().transpose()?.map(|(_, record)| record);
-            let (written, outcome) = change(found);
+            let (written, outcome) = change(found, ballot);
             decided = Some(outcome);
-            let ttl = |record: &Record| record.ttl(self.canaries);
-            Ok(written.map(|record| update(table, key, (&record, ttl(&record)), (ballot, now))))
+            Ok(written.map(|record| self.record_update(table, key, &record, ballot)))
         };
         self.transact_at(&read_command(table, key, now), Consistency::Serial, &mut decide).await?;
         decided.ok_or_else(|| ApiError::new(ErrorKind::InternalServer, "A record was not looked at"))
+    }
+
+    /// The write of a record at a time.
+    pub(crate) fn record_update(
+        &self,
+        table: &Arc<Table>,
+        key: &str,
+        record: &Record,
+        at: Timestamp,
+    ) -> PartitionUpdate {
+        update(table, key, (record, record.ttl(self.canaries)), (at, self.now()))
     }
 }
 
@@ -259,11 +321,20 @@ mod tests {
                 attempt: 7,
                 fingerprint: u128::MAX,
                 begun: 1_700_000_000_000_000,
-                items: vec![("abc".to_owned(), key)],
+                items: items_text([("abc", &key)].into_iter()),
                 datacenter: (status != Status::Pending).then(|| "dc1".to_owned()),
             };
+            assert_eq!(record.items(), Some(vec![("abc".to_owned(), key)]));
             assert_eq!(Record::decode(&record.encode()), Some(record));
         }
+        // A node of before wrote the members in another order, with spaces.
+        let before =
+            br#"{ "items": [ {"key":{"p":{"S":"\u00e9"}}, "table":"t"} ], "begun": 5, "status": "committed",
+            "fingerprint": "07", "attempt": "ff" }"#;
+        let record = Record::decode(before).expect("a record");
+        assert_eq!((record.status, record.attempt, record.begun), (Status::Committed, 255, 5));
+        let key = Item::from([("p".to_owned(), Value::S("\u{e9}".to_owned()))]);
+        assert_eq!(record.items(), Some(vec![("t".to_owned(), key)]));
         assert_eq!(Record::decode(b"{}"), None);
         assert_eq!(Record::decode(b""), None);
     }
@@ -275,7 +346,7 @@ mod tests {
             attempt: 1,
             fingerprint: 1,
             begun: 0,
-            items: Vec::new(),
+            items: items_text(std::iter::empty()),
             datacenter: None,
         };
         let lasting = |status: &Status| record(*status).ttl(Injected::default()).is_none();
@@ -301,7 +372,7 @@ mod tests {
             attempt,
             fingerprint: 1,
             begun: 0,
-            items: Vec::new(),
+            items: items_text(std::iter::empty()),
             datacenter: None,
         };
         for (found, wanted, after) in [

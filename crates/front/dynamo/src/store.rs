@@ -9,7 +9,7 @@ use coordinator::{CasOptions, ClusterView, Consistency, WriteKind, WriteOptions}
 use exec::backend::Coordinator;
 use exec::{ExecError, Executor};
 use mutation::{Clustering, DecoratedKey, PartitionUpdate, Row, Seconds, Timestamp};
-use replica::{ReadCommand, ReadPage, RowLookup};
+use replica::{ReadCommand, ReadPage, RowLookup, TraceLog};
 use rt::{Injected, Instant};
 use schema::{Keyspace, Replication, Schema, Table, TableBuilder, TableId};
 use types::CqlType;
@@ -62,6 +62,8 @@ pub(crate) struct Store<'a, C> {
     pub(crate) metrics: &'a Metrics,
     /// The timeout of each operation on the cluster that the service level of the caller gives; none for the node's.
     pub(crate) timeout: Option<Duration>,
+    /// Where the steps of the request are recorded, if it is traced.
+    pub(crate) trace: Option<&'a TraceLog>,
     /// Injected bugs.
     pub(crate) canaries: Injected<Canaries>,
 }
@@ -88,7 +90,15 @@ impl<C: Coordinator> Store<'_, C> {
             replica::Partitions::Range(_) => self.executor.limits().range_timeout,
         };
         let deadline = self.deadline(timeout);
-        Ok(self.executor.coordinator().read(command, consistency, deadline).await?)
+        Ok(match self.traced() {
+            None => self.executor.coordinator().read(command, consistency, deadline).await?,
+            Some(coordinator) => Box::pin(coordinator.read(command, consistency, deadline)).await?,
+        })
+    }
+
+    /// The coordinator of a traced request; none for that of all others.
+    fn traced(&self) -> Option<C> {
+        self.trace.map(|trace| self.executor.coordinator().traced(trace))
     }
 
     /// Hands the live row of a key to `visit` (none where there is none) where it lies in this shard's memory, when no other node is to be queried. None when
@@ -100,7 +110,7 @@ impl<C: Coordinator> Store<'_, C> {
         (consistency, now): (Consistency, Seconds),
         visit: impl FnOnce(Option<&Row>) -> T,
     ) -> Option<T> {
-        if self.timeout.is_some_and(|timeout| timeout.is_zero()) {
+        if self.timeout.is_some_and(|timeout| timeout.is_zero()) || self.trace.is_some() {
             return None;
         }
         let slices = table.slices_of(std::iter::once(row));
@@ -175,7 +185,10 @@ impl<C: Coordinator> Store<'_, C> {
             kind: if updates.len() == 1 { WriteKind::Simple } else { WriteKind::UnloggedBatch },
             deadline: self.deadline(self.executor.limits().write_timeout),
         };
-        Ok(self.executor.coordinator().write(updates, options).await?)
+        Ok(match self.traced() {
+            None => self.executor.coordinator().write(updates, options).await?,
+            Some(coordinator) => Box::pin(coordinator.write(updates, options)).await?,
+        })
     }
 
     /// A lightweight transaction on one partition. An error of `decide` is settled before it is returned: nothing that was not
@@ -215,8 +228,10 @@ impl<C: Coordinator> Store<'_, C> {
             deadline,
             contention_deadline: deadline.min(now + limits.cas_contention_timeout),
         };
-        let outcome = self.executor.coordinator().cas(command, options, &mut decided).await;
-        outcome?;
+        match self.traced() {
+            None => self.executor.coordinator().cas(command, options, &mut decided).await?,
+            Some(coordinator) => Box::pin(coordinator.cas(command, options, &mut decided)).await?,
+        };
         refusal.map_or(Ok(()), Err)
     }
 }

@@ -13,7 +13,7 @@ use crate::ranges::OwnPages;
 use crate::record::{self, Record, Status};
 use crate::store::{Store, TRANSACTIONS_KEYSPACE};
 use crate::table::{self, ApiTable, RowKey};
-use crate::transaction::Participant;
+use crate::transaction::{Own, Participant};
 
 /// How often a node looks.
 pub(crate) const INTERVAL: Duration = Duration::from_secs(60);
@@ -69,12 +69,14 @@ impl<C: Coordinator> Store<'_, C> {
             return false;
         }
         let (attempt, status) = (record.attempt, record.status);
-        let items: Vec<_> = record.items.into_iter().filter_map(find).collect();
+        let Some(items) = record.items() else { return false };
+        let items: Vec<_> = items.into_iter().filter_map(find).collect();
         let participants: Vec<Participant<'_>> =
             items.iter().map(|(table, key, key_item)| Participant { table, key, key_item }).collect();
+        let own = Own { key, attempt, participants: &participants, prepared: Vec::new() };
         match status {
-            Status::Committed => self.apply(key, attempt, &participants).await,
-            _ => self.cancel(key, attempt, &participants).await,
+            Status::Committed => self.apply(&own, None).await,
+            _ => self.cancel(&own).await,
         }
         true
     }

@@ -20,7 +20,7 @@ use types::CqlType;
 use crate::backup::parts::Parts;
 use crate::error::{ApiError, ErrorKind, Result, invalid};
 use crate::index_definition::{self, SecondaryIndex};
-use crate::intent::Intent;
+use crate::intent::{Intent, Prepared};
 use crate::names::{ATTRIBUTES, arn};
 use crate::recovery::Recovered;
 use crate::recovery::definition::Recovery;
@@ -137,7 +137,7 @@ pub(crate) enum RowWrite {
     /// It is deleted as its time to live is over.
     Expire,
     /// A transaction is about to change it.
-    Prepare(Intent),
+    Prepare(Rc<Intent>),
     /// The transaction is committed: these attributes are given and removed.
     Commit(Item, Vec<String>),
     /// The transaction changes nothing.
@@ -150,7 +150,7 @@ pub(crate) struct State {
     /// The item without prepared writes of a transaction.
     pub(crate) item: Option<Item>,
     /// The intent of a transaction.
-    pub(crate) intent: Option<Intent>,
+    pub(crate) intent: Option<Prepared>,
     /// The latest write of the row that is still to be seen.
     pub(crate) version: Timestamp,
 }
@@ -514,7 +514,8 @@ impl ApiTable {
                     if !Intent::is_stored(value) {
                         continue;
                     }
-                    intent = Intent::decode(value);
+                    let at = element.cell.timestamp;
+                    intent = Intent::decode(value).map(|intent| Prepared { intent: Rc::new(intent), at });
                     if intent.is_none() {
                         unreadable("an attribute")?;
                     }
@@ -595,7 +596,7 @@ impl ApiTable {
     }
 
     /// The rows of a page that a transaction holds.
-    pub(crate) fn held(&self, page: &ReadPage, now: Seconds) -> Result<Vec<(RowKey, Intent)>> {
+    pub(crate) fn held(&self, page: &ReadPage, now: Seconds) -> Result<Vec<(RowKey, Prepared)>> {
         let mut held = Vec::new();
         for partition in &page.partitions {
             for row in &partition.rows {

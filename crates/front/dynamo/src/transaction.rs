@@ -11,10 +11,11 @@ use exec::backend::Coordinator;
 use futures_util::future::join_all;
 use futures_util::stream::{self, StreamExt};
 use items::Item;
+use mutation::Timestamp;
 
 use crate::error::{ApiError, ErrorKind, Result};
-use crate::intent::{Attempt, Effect, Intent, hex};
-use crate::record::{Record, Status, decide};
+use crate::intent::{Attempt, Effect, Intent, Prepared, hex};
+use crate::record::{Record, Status, decide, items_text};
 use crate::settle::conflict;
 use crate::store::Store;
 use crate::table::{ApiTable, RowKey, RowWrite};
@@ -57,6 +58,16 @@ pub(crate) enum Verdict {
     Cancelled(Vec<Option<ApiError>>),
 }
 
+/// An attempt to carry a transaction out.
+pub(crate) struct Own<'a> {
+    /// Of its record.
+    pub(crate) key: &'a str,
+    pub(crate) attempt: Attempt,
+    pub(crate) participants: &'a [Participant<'a>],
+    /// The intents of the participants, as far as they are known: by their numbers.
+    pub(crate) prepared: Vec<Option<Prepared>>,
+}
+
 /// How the record of a transaction was found.
 enum Begun {
     Started,
@@ -77,13 +88,12 @@ impl<C: Coordinator> Store<'_, C> {
             Some(token) => format!("token:{token}"),
             None => hex(attempt),
         };
-        let item = |one: &Participant<'_>| (one.table.name().to_owned(), one.key_item.clone());
         let fresh = Record {
             status: Status::Pending,
             attempt,
             fingerprint: origin.fingerprint,
             begun: self.executor.clock().wall_micros(),
-            items: participants.iter().map(item).collect(),
+            items: items_text(participants.iter().map(|one| (one.table.name(), one.key_item))),
             datacenter: Some(self.datacenter()),
         };
         match self.begin_record(&key, &fresh).await? {
@@ -93,24 +103,40 @@ impl<C: Coordinator> Store<'_, C> {
         }
         let prepare = |(at, one)| self.prepare(one, (&key, attempt), move |item| decide(at, item));
         let prepares = stream::iter(participants.iter().enumerate().map(prepare));
-        let reasons: Vec<Option<ApiError>> =
-            prepares.buffered(PREPARES_AT_ONCE).map(Result::err).collect().await;
-        if reasons.iter().any(Option::is_some) {
-            self.cancel(&key, attempt, participants).await;
-            return match reasons.iter().flatten().find(|error| !error.is_reason()) {
-                Some(error) => Err(error.clone()),
-                None => Ok(Verdict::Cancelled(reasons)),
-            };
+        let prepares: Vec<Result<_>> = prepares.buffered(PREPARES_AT_ONCE).collect().await;
+        let mut own = Own { key: &key, attempt, participants, prepared: Vec::new() };
+        if prepares.iter().all(Result::is_ok) {
+            own.prepared = prepares.into_iter().map(|known| known.unwrap_or(None)).collect();
+            return self.conclude(&own, &fresh).await;
         }
-        match self.commit(&key, attempt).await? {
+        let (prepared, reasons) = prepares
+            .into_iter()
+            .map(|one| match one {
+                Ok(known) => (known, None),
+                Err(error) => (None, Some(error)),
+            })
+            .unzip::<_, _, _, Vec<Option<ApiError>>>();
+        own.prepared = prepared;
+        self.cancel(&own).await;
+        match reasons.iter().flatten().find(|error| !error.is_reason()) {
+            Some(error) => Err(error.clone()),
+            None => Ok(Verdict::Cancelled(reasons)),
+        }
+    }
+
+    /// Commits an attempt whose items all have their intents, and carries it out.
+    async fn conclude(&self, own: &Own<'_>, fresh: &Record) -> Result<Verdict> {
+        let (status, at) = self.commit(own).await?;
+        match status {
             Status::Committed | Status::Applied => {
-                self.apply(&key, attempt, participants).await;
+                let record = at.map(|at| (fresh, at));
+                self.apply(own, record).await;
                 Ok(Verdict::Committed)
             }
             // Another has taken it for abandoned.
             Status::Pending | Status::Cancelled => {
-                self.finish_all(&key, attempt, participants, false).await;
-                Ok(Verdict::Cancelled(participants.iter().map(|_| Some(conflict())).collect()))
+                self.finish_all(own, false).await;
+                Ok(Verdict::Cancelled(own.participants.iter().map(|_| Some(conflict())).collect()))
             }
         }
     }
@@ -139,70 +165,90 @@ impl<C: Coordinator> Store<'_, C> {
         }
     }
 
-    /// Puts an intent on an item.
+    /// Puts an intent on an item. It is returned unless it is large.
     async fn prepare(
         &self,
         one: &Participant<'_>,
         (record, attempt): (&str, Attempt),
         decide: impl Fn(Option<&Item>) -> Result<Effect>,
-    ) -> Result<()> {
-        let mut decided = |item: Option<Rc<Item>>| {
+    ) -> Result<Option<Prepared>> {
+        let mut prepared = None;
+        let mut decided = |item: Option<Rc<Item>>, at: Timestamp| {
             let (effect, on_item) = (decide(item.as_deref())?, item.is_some());
-            let intent = Intent { record: record.to_owned(), attempt, effect, on_item };
+            let intent = Rc::new(Intent { record: record.to_owned(), attempt, effect, on_item });
+            prepared = intent.is_small().then(|| Prepared { intent: intent.clone(), at });
             Ok(Some(RowWrite::Prepare(intent)))
         };
-        self.agree(one.table, one.key, &mut decided).await
+        self.agree_at(one.table, one.key, &mut decided).await?;
+        Ok(prepared)
     }
 
-    /// Decides that an attempt is committed; the final decision.
-    async fn commit(&self, key: &str, attempt: Attempt) -> Result<Status> {
+    /// Decides that an attempt is committed; the final decision. Its time, if this has written the decision.
+    async fn commit(&self, own: &Own<'_>) -> Result<(Status, Option<Timestamp>)> {
         let table = self.records_table().await?;
-        let mut tries = 0;
+        let (mut tries, mut written_at) = (0, None);
         loop {
             tries += 1;
-            let decided = self.change_record(&table, key, |found| decide(found, attempt, Status::Committed));
+            let decided = self.change_record_at(&table, own.key, |found, at| {
+                let (written, status) = decide(found, own.attempt, Status::Committed);
+                if written.is_some() {
+                    written_at = Some(at);
+                }
+                (written, status)
+            });
             match decided.await {
                 Err(error) if tries == COMMIT_TRIES_MAX => return Err(error),
                 Err(_) => {}
-                Ok(status) => return Ok(status),
+                Ok(status) => return Ok((status, written_at)),
             }
         }
     }
 
     /// Cancels an attempt and takes its intents back, as far as that is possible now.
-    pub(crate) async fn cancel(&self, key: &str, attempt: Attempt, participants: &[Participant<'_>]) {
+    pub(crate) async fn cancel(&self, own: &Own<'_>) {
         let Ok(table) = self.records_table().await else { return };
-        let cancelled = self.change_record(&table, key, |found| decide(found, attempt, Status::Cancelled));
+        let cancelled =
+            self.change_record(&table, own.key, |found| decide(found, own.attempt, Status::Cancelled));
         // A reader that meets an intent cancels the attempt when it is abandoned.
         if let Ok(Status::Cancelled) = cancelled.await {
-            self.finish_all(key, attempt, participants, false).await;
+            self.finish_all(own, false).await;
         }
     }
 
-    /// Carries out the effects of a committed attempt; the remaining ones are carried out by readers that meet them, and by the sweep.
-    pub(crate) async fn apply(&self, key: &str, attempt: Attempt, participants: &[Participant<'_>]) {
-        if !self.finish_all(key, attempt, participants, true).await {
+    /// Carries out the effects of a committed attempt; the remaining ones are carried out by readers that meet them, and by the sweep. `record` is its
+    /// record with the time at which it became committed, where that is known.
+    pub(crate) async fn apply(&self, own: &Own<'_>, record: Option<(&Record, Timestamp)>) {
+        if !self.finish_all(own, true).await {
             return;
         }
-        if let Ok(table) = self.records_table().await {
-            let change = |found| decide(found, attempt, Status::Applied);
-            if let Err(error) = self.change_record(&table, key, change).await {
-                tracing::debug!("the record of transaction {key} stays: {}", error.message);
+        let Ok(table) = self.records_table().await else { return };
+        let applied = match record {
+            // Nothing else follows the decision, so it needs no other.
+            Some((record, committed_at)) => {
+                let applied = Record { status: Status::Applied, ..record.clone() };
+                self.write(vec![self.record_update(&table, own.key, &applied, committed_at + 1)]).await
             }
+            None => {
+                let change = |found| decide(found, own.attempt, Status::Applied);
+                self.change_record(&table, own.key, change).await.map(|_| ())
+            }
+        };
+        if let Err(error) = applied {
+            tracing::debug!("the record of transaction {} stays: {}", own.key, error.message);
         }
     }
 
-    async fn finish_all(
-        &self,
-        record: &str,
-        attempt: Attempt,
-        participants: &[Participant<'_>],
-        committed: bool,
-    ) -> bool {
-        let left_out = self.canaries.partial_commit.then(|| participants.len() - 1);
-        let finished = participants.iter().enumerate().map(|(at, one)| {
+    async fn finish_all(&self, own: &Own<'_>, committed: bool) -> bool {
+        let left_out = self.canaries.partial_commit.then(|| own.participants.len() - 1);
+        let finished = own.participants.iter().enumerate().map(|(at, one)| async move {
             let committed = committed && left_out != Some(at);
-            self.finish(one.table, one.key.clone(), (record.to_owned(), attempt), committed)
+            match own.prepared.get(at) {
+                Some(Some(prepared)) => self.finish(one.table, one.key, prepared, committed).await,
+                _ => {
+                    let attempt = (own.key, own.attempt);
+                    self.finish_by_agreement(one.table, one.key, attempt, committed).await
+                }
+            }
         });
         join_all(finished).await.into_iter().all(|result| result.is_ok())
     }
@@ -234,7 +280,14 @@ mod tests {
     use super::*;
 
     fn record(status: Status, attempt: Attempt) -> Record {
-        Record { status, attempt, fingerprint: 1, begun: 0, items: Vec::new(), datacenter: None }
+        Record {
+            status,
+            attempt,
+            fingerprint: 1,
+            begun: 0,
+            items: items_text(std::iter::empty()),
+            datacenter: None,
+        }
     }
 
     #[test]

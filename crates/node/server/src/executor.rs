@@ -11,7 +11,7 @@ use std::time::Duration;
 use coordinator::Coordinator;
 use exec::backend::Clock;
 use exec::native::{ClientState, NativeFrontend, ROWS_UNREPORTED_MAX};
-use exec::{Caller, ExecLimits, Executor, NodeInfo, Principal};
+use exec::{Caller, ExecLimits, Executor, NodeInfo, Principal, SlowTracing};
 use futures_util::future::join_all;
 use rt::mesh::Endpoint;
 use rt::{Group, Rt, ShardId, Task};
@@ -172,6 +172,12 @@ pub(crate) fn limits(config: &Config) -> ExecLimits {
         tombstone_warn_threshold: u32::try_from(config.tombstone_warn_threshold).unwrap_or(u32::MAX),
         trace_probability: config.trace_probability,
         slow_after: config.slow_query_log_timeout,
+        slow_tracing: SlowTracing {
+            enabled: config.slow_query_tracing,
+            threshold: config.slow_query_tracing_threshold,
+            ttl: u32::try_from(config.slow_query_tracing_ttl.as_secs()).unwrap_or(u32::MAX),
+            fast: config.slow_query_tracing_fast,
+        },
         authorizes: is_class(&config.authorizer, "CassandraAuthorizer"),
         restricts_datacenters: is_class(&config.network_authorizer, "CassandraNetworkAuthorizer"),
         restricts_addresses: is_class(&config.cidr_authorizer, "CassandraCIDRAuthorizer"),

@@ -11,7 +11,7 @@ pub mod proposer;
 mod sole;
 
 pub use acceptor::{AcceptorState, Reply, Request, Step, step};
-pub use ballot::{Ballot, BallotClock};
+pub use ballot::{BETWEEN_MICROS, Ballot, BallotClock};
 pub use proposer::{Action, Failure, Proposer};
 pub use sole::{choose_alone, promise_alone};
 

@@ -1,4 +1,4 @@
-//! Metadata of results and prepared statements: which columns, of which types. Encoded once a version and then
+//! Metadata of results and prepared statements: which columns, of which types. Encoded once a version, when it is first sent, and then
 //! only copied.
 
 use std::sync::{Arc, OnceLock};
@@ -34,7 +34,7 @@ struct Columns {
     specs: Vec<ColumnSpec>,
     /// Whether all columns are of one table, which is then named once.
     one_table: bool,
-    id: [u8; 16],
+    id: OnceLock<[u8; 16]>,
     /// `<global_table_spec>?<col_spec_1>…<col_spec_n>` in each version.
     encoded: [OnceLock<Bytes>; Version::ALL.len()],
 }
@@ -57,13 +57,7 @@ impl Metadata {
         let one_table = specs.first().is_some_and(|first| {
             specs.iter().all(|spec| spec.keyspace == first.keyspace && spec.table == first.table)
         });
-        let mut columns = Columns { specs, one_table, id: [0; 16], encoded: Default::default() };
-        let encoded = columns.encode(Version::MAX);
-        columns.id = fingerprint(&encoded);
-        if let Some(newest) = columns.encoded.get(Version::MAX.index()) {
-            let _ = newest.set(encoded);
-        }
-        Self(Arc::new(columns))
+        Self(Arc::new(Columns { specs, one_table, id: OnceLock::new(), encoded: Default::default() }))
     }
 
     /// No columns: for statements that return nothing.
@@ -88,7 +82,7 @@ impl Metadata {
 
     /// The result metadata id: the same columns always have the same id, on every node.
     pub fn id(&self) -> &[u8; 16] {
-        &self.0.id
+        self.0.id.get_or_init(|| fingerprint(self.encoded(Version::MAX)))
     }
 
     /// The specifications as they stand in a message of this version.

@@ -40,7 +40,7 @@ use crate::select::{self, SelectPlan};
 use crate::setting::{ComputedChange, SettingChange, SettingPlan};
 use crate::sink::{Outcome, Sink};
 use crate::statement_counts::StatementCounts;
-use crate::trace::Trace;
+use crate::trace::{Trace, TraceClient, Traced};
 use crate::watch::Watch;
 
 /// Tries to change the schema before a statement that always meets another's change gives up.
@@ -221,40 +221,34 @@ impl<C: Coordinator> Executor<C> {
         self.watch.end(began, &*self.clock, text);
     }
 
-    /// Begins a trace, when the client `asked` for one, or by chance. `command` is the protocol's message, `activity`
-    /// describes the work.
-    pub fn begin_trace(
-        &self,
-        asked: bool,
-        (command, activity): (&'static str, &'static str),
-        parameters: impl FnOnce() -> Vec<(String, String)>,
-    ) -> Option<Trace> {
-        if !asked && !self.watch.draws(&*self.clock) {
-            return None;
-        }
+    /// Begins a trace, when the client `wanted` one, by chance, or in case the request turns out to be slow.
+    pub fn begin_trace(&self, wanted: bool, about: impl FnOnce() -> Traced) -> Option<Trace> {
+        let reason = self.watch.reason(wanted, &*self.clock)?;
         let shard = self.coordinator.shard();
-        Some(Trace::begin(&self.call, shard, asked, command, activity, parameters()))
+        Some(Trace::begin(&self.call, shard, (reason, self.watch.slow_tracing()), about()))
     }
 
-    /// Whether requests are traced by chance.
+    /// Whether requests are traced that no client wants traced.
     #[inline]
-    pub fn traces_by_chance(&self) -> bool {
-        self.watch.draws_any()
+    pub fn traces_unasked(&self) -> bool {
+        self.watch.traces_unasked()
     }
 
     /// Records a step of a trace.
     #[inline]
     pub fn note(&self, trace: Option<&Trace>, activity: impl FnOnce() -> String) {
         if let Some(trace) = trace {
-            trace.note(self.clock.now(), activity());
+            trace.note(self.clock.now(), activity);
         }
     }
 
-    /// Ends a trace and writes it to `system_traces`; false when that is not possible.
-    pub async fn end_trace(&self, trace: Trace, caller: &Caller<'_>) -> bool {
+    /// Ends a trace and writes it to `system_traces`, unless it was begun in case the request is slow, and that it was not; false when that is not
+    /// possible.
+    pub async fn end_trace(&self, trace: Trace, principal: &Principal<'_>) -> bool {
         self.note(Some(&trace), || "Request complete".to_owned());
         let schema = self.coordinator.schema();
-        let updates = trace.updates(&schema, &self.call, caller.principal.address, self.node.address);
+        let client = TraceClient { role: principal.role, address: principal.address };
+        let updates = trace.updates(&schema, &self.call, client, self.node.address);
         let options = WriteOptions {
             consistency: Consistency::One,
             kind: WriteKind::UnloggedBatch,

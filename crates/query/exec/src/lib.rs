@@ -50,5 +50,5 @@ pub use guardrails::{Guardrails, RefusedValues, Thresholds};
 pub use request::{Caller, ExecLimits, Principal};
 pub use setting::SettingChange;
 pub use statement_counts::StatementCounts;
-pub use trace::Trace;
+pub use trace::{SlowTracing, Trace, Traced};
 pub use udf::Limits as FunctionLimits;

@@ -311,6 +311,16 @@ impl Plan {
         }
     }
 
+    /// The tables that the statement names, one for each part of a batch.
+    pub(crate) fn tables(&self) -> impl Iterator<Item = &Arc<Table>> {
+        let batched = match self {
+            Self::Batch(plan) => &plan.statements[..],
+            _ => &[],
+        };
+        let alone = self.table().filter(|_| batched.is_empty());
+        alone.into_iter().chain(batched.iter().map(|statement| &statement.table))
+    }
+
     /// The markers of the partition key's columns in order, when each has one.
     pub fn key_markers(&self) -> Vec<u16> {
         let of_batch;

@@ -3,13 +3,14 @@
 
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use coordinator::Consistency;
 use mutation::{Seconds, Timestamp};
 use replica::TraceLog;
 use rt::Instant;
-use schema::ServiceLevel;
+use schema::{ServiceLevel, Table};
 use types::CqlType;
 
 use crate::backend::Clock;
@@ -18,7 +19,7 @@ use crate::expr::resolve::{Receiver, Resolver};
 use crate::expr::{Env, Expr, Value};
 use crate::guardrails::Guardrails;
 use crate::sink::PagingState;
-use crate::trace::Trace;
+use crate::trace::{SlowTracing, Trace};
 
 /// Settings of statement execution, each by its name in the configuration.
 #[derive(Clone, Debug, PartialEq)]
@@ -47,6 +48,8 @@ pub struct ExecLimits {
     pub trace_probability: f64,
     /// `slow_query_log_timeout`; zero for none.
     pub slow_after: Duration,
+    /// `slow_query_tracing…`
+    pub slow_tracing: SlowTracing,
     /// `prepared_statements_cache_size`, in bytes.
     pub prepared_bytes: usize,
     /// Whether `authorizer` asks for permissions.
@@ -86,6 +89,7 @@ impl Default for ExecLimits {
             tombstone_warn_threshold: 1000,
             trace_probability: 0.0,
             slow_after: Duration::from_millis(500),
+            slow_tracing: SlowTracing::default(),
             prepared_bytes: 10 << 20,
             authorizes: false,
             restricts_datacenters: false,
@@ -297,14 +301,22 @@ impl<'a> Request<'a> {
 
     /// Where the coordinator records the steps of a traced request.
     pub fn trace_log(&self) -> Option<&'a TraceLog> {
-        self.trace.map(Trace::log)
+        self.trace.and_then(Trace::log)
+    }
+
+    /// Notes the tables that a traced request names.
+    #[inline]
+    pub(crate) fn note_tables<'t>(&self, tables: impl Iterator<Item = &'t Arc<Table>>) {
+        if let Some(trace) = self.trace {
+            tables.for_each(|table| trace.add_table(&table.keyspace, &table.name));
+        }
     }
 
     /// Records a step of a traced request.
     #[inline]
     pub fn note(&self, activity: impl FnOnce() -> String) {
         if let Some(trace) = self.trace {
-            trace.note(self.clock.now(), activity());
+            trace.note(self.clock.now(), activity);
         }
     }
 }

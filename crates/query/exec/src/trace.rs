@@ -1,137 +1,302 @@
-//! Tracing: the events of a request with their times, written to `system_traces`.
+//! Tracing: the events of a request with their times, and a record of it when it was slow, written to `system_traces`.
 
+use std::borrow::Cow;
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use mutation::row::ColumnData;
-use mutation::{Cell, Clustering, Complex, ComplexCell, DecoratedKey, LivenessInfo, PartitionUpdate, Row};
+use mutation::{
+    Cell, Clustering, Complex, ComplexCell, DecoratedKey, LivenessInfo, PartitionUpdate, Row, Seconds,
+};
 use replica::TraceLog;
 use rt::Instant;
 use schema::{Schema, Table};
-use std::sync::Arc;
 
 use crate::functions::CallContext;
 
 /// How long traces are kept, in seconds.
-const TTL: u32 = 24 * 60 * 60;
+const TTL: Seconds = 24 * 60 * 60;
+/// Milliseconds of a partition of the tables that have requests by their time.
+const MINUTE_MILLIS: i64 = 60_000;
+/// Characters of a statement that the record of a slow request has.
+const COMMAND_MAX: usize = 64 << 10;
+
+/// The recording of slow requests in `system_traces.node_slow_log`, as ScyllaDB does it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SlowTracing {
+    /// `slow_query_tracing`
+    pub enabled: bool,
+    /// `slow_query_tracing_threshold`: requests that take longer are recorded.
+    pub threshold: Duration,
+    /// `slow_query_tracing_ttl`: for how long, in seconds.
+    pub ttl: Seconds,
+    /// `slow_query_tracing_fast`: without their steps.
+    pub fast: bool,
+}
+
+impl Default for SlowTracing {
+    fn default() -> Self {
+        Self { enabled: false, threshold: Duration::from_millis(500), ttl: TTL, fast: false }
+    }
+}
+
+/// The client of a request.
+#[derive(Clone, Copy)]
+pub struct TraceClient<'a> {
+    /// Its role, where it has authenticated.
+    pub role: Option<&'a str>,
+    /// Its address.
+    pub address: SocketAddr,
+}
+
+/// Why a request is traced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TraceReason {
+    /// By its client.
+    Wanted,
+    /// By chance (`trace_probability`).
+    Drawn,
+    /// Its trace is written when it turns out to be slow (`slow_query_tracing`), and then without the steps of other nodes.
+    IfSlow,
+}
+
+/// The subject of a trace.
+pub struct Traced {
+    /// The protocol's message.
+    pub command: &'static str,
+    /// The kind of the request.
+    pub request: Cow<'static, str>,
+    /// The parameters of the request, of which `query` is its text.
+    pub parameters: Vec<(String, String)>,
+}
 
 /// One traced request.
 pub struct Trace {
     /// Its id.
     pub id: [u8; 16],
-    /// Whether the client receives the id: when it asked for the trace.
-    pub asked: bool,
+    reason: TraceReason,
+    slow: SlowTracing,
     started: Instant,
     started_micros: i64,
-    command: &'static str,
-    request: &'static str,
-    parameters: Vec<(String, String)>,
+    about: Traced,
+    /// The tables that it names, once they are known.
+    tables: RefCell<BTreeSet<String>>,
     /// The shard that the request came to.
     shard: u16,
     log: TraceLog,
 }
 
 impl Trace {
-    /// Begins a trace, which the client `asked` for or not. `command` is the protocol's message, `request` describes the work.
+    /// Begins a trace.
     pub fn begin(
         call: &CallContext,
         shard: u16,
-        asked: bool,
-        command: &'static str,
-        request: &'static str,
-        parameters: Vec<(String, String)>,
+        (reason, slow): (TraceReason, SlowTracing),
+        about: Traced,
     ) -> Self {
         let id = call.time_uuid();
         Self {
             id,
-            asked,
+            reason,
+            slow,
             started: call.clock.now(),
             started_micros: call.clock.wall_micros(),
-            command,
-            request,
-            parameters,
+            about,
+            tables: RefCell::default(),
             shard,
-            log: TraceLog::of(id),
+            log: match reason {
+                TraceReason::Wanted | TraceReason::Drawn => TraceLog::of(id),
+                TraceReason::IfSlow => TraceLog::default(),
+            },
         }
     }
 
-    /// Where steps are recorded.
-    pub fn log(&self) -> &TraceLog {
-        &self.log
+    /// Whether the client receives its id.
+    pub fn is_wanted(&self) -> bool {
+        self.reason == TraceReason::Wanted
+    }
+
+    /// Where steps are recorded; none when they are not.
+    pub fn log(&self) -> Option<&TraceLog> {
+        (self.reason != TraceReason::IfSlow || !self.slow.fast).then_some(&self.log)
     }
 
     /// Records a step.
-    pub fn note(&self, at: Instant, activity: String) {
-        self.log.add(at, self.shard, activity);
+    pub fn note(&self, at: Instant, activity: impl FnOnce() -> String) {
+        if let Some(log) = self.log() {
+            log.add(at, self.shard, activity());
+        }
     }
 
-    /// The rows of `system_traces` that hold the trace; none when the schema has no such tables.
+    /// Notes that the request is about a table.
+    pub fn add_table(&self, keyspace: &str, table: &str) {
+        self.tables.borrow_mut().insert(format!("{keyspace}.{table}"));
+    }
+
+    /// The rows of `system_traces` that hold the trace; none when there is nothing to write, or the schema has no such tables.
     pub fn updates(
         &self,
         schema: &Schema,
         call: &CallContext,
-        client: SocketAddr,
+        client: TraceClient<'_>,
         node: SocketAddr,
     ) -> Vec<PartitionUpdate> {
-        let (Some(sessions), Some(events)) =
-            (schema.table("system_traces", "sessions"), schema.table("system_traces", "events"))
-        else {
+        let took = call.clock.now().duration_since(self.started);
+        let is_slow = self.slow.enabled && took > self.slow.threshold;
+        if self.reason == TraceReason::IfSlow && !is_slow {
+            return Vec::new();
+        }
+        let ttl = if self.reason == TraceReason::IfSlow { self.slow.ttl } else { TTL };
+        let writer = Writer::new(self.started_micros, ttl);
+        let Some(session) = self.session(schema, &writer, took, (client.address, node)) else {
             return Vec::new();
         };
-        let micros =
-            |at: Instant| i32::try_from(at.duration_since(self.started).as_micros()).unwrap_or(i32::MAX);
-        let key = DecoratedKey::new(Bytes::copy_from_slice(&self.id));
-        let writer = Writer { timestamp: self.started_micros, now: (self.started_micros / 1_000_000) as u32 };
-        let duration = micros(call.clock.now());
-        let mut session = PartitionUpdate::new(sessions.clone(), key.clone());
-        let mut row = writer.row(Clustering::empty());
-        writer.set(sessions, &mut row, "client", inet(client.ip()));
-        writer.set(sessions, &mut row, "command", text(self.command));
-        writer.set(sessions, &mut row, "coordinator", inet(node.ip()));
-        writer.set(sessions, &mut row, "coordinator_port", int(i32::from(node.port())));
-        writer.set(sessions, &mut row, "duration", int(duration));
-        writer.set(sessions, &mut row, "request", text(self.request));
-        let started = Bytes::copy_from_slice(&(self.started_micros / 1000).to_be_bytes());
-        writer.set(sessions, &mut row, "started_at", started);
-        if let Some(column) = sessions.column("parameters") {
-            let mut parameters = self.parameters.clone();
-            parameters.sort();
-            let cells = parameters
-                .iter()
-                .map(|(name, value)| ComplexCell { path: text(name), cell: writer.cell(text(value)) })
-                .collect();
-            row.set(column.id, ColumnData::Complex(Complex { cells, ..Complex::empty() }));
+        let mut updates = vec![session];
+        updates.extend(self.events(schema, &writer, call, node));
+        updates.extend(self.by_time(schema, "sessions_time_idx", &writer, |_, _| {}));
+        if is_slow {
+            let writer = Writer::new(self.started_micros, self.slow.ttl);
+            let start_time = call.uuids.next(self.started_micros);
+            updates.extend(self.slow(schema, &writer, (took, start_time), client, node));
+            updates.extend(self.by_time(schema, "node_slow_log_time_idx", &writer, |table, row| {
+                writer.set(table, row, "node_ip", inet(node.ip()));
+                writer.set(table, row, "shard", int(self.shard.into()));
+                writer.set(table, row, "start_time", Bytes::copy_from_slice(&start_time));
+            }));
         }
-        session.add_row(row);
-        let mut all = PartitionUpdate::new(events.clone(), key);
-        for event in self.log.events() {
-            let elapsed = micros(event.at);
-            let id = call.uuids.next(self.started_micros + i64::from(elapsed));
-            let mut row = writer.row(Clustering::new(events, &[Some(&id)]));
-            writer.set(events, &mut row, "activity", text(&event.activity));
-            writer.set(events, &mut row, "source", inet(node.ip()));
-            writer.set(events, &mut row, "source_elapsed", int(elapsed));
-            writer.set(events, &mut row, "source_port", int(i32::from(node.port())));
-            writer.set(events, &mut row, "thread", text(&format!("shard-{}", event.shard)));
+        updates
+    }
+
+    /// The row of `sessions`.
+    fn session(
+        &self,
+        schema: &Schema,
+        writer: &Writer,
+        took: Duration,
+        (client, node): (SocketAddr, SocketAddr),
+    ) -> Option<PartitionUpdate> {
+        let table = schema.table("system_traces", "sessions")?;
+        let mut row = writer.row(Clustering::empty());
+        writer.set(table, &mut row, "client", inet(client.ip()));
+        writer.set(table, &mut row, "command", text(self.about.command));
+        writer.set(table, &mut row, "coordinator", inet(node.ip()));
+        writer.set(table, &mut row, "coordinator_port", int(i32::from(node.port())));
+        writer.set(table, &mut row, "duration", micros(took));
+        writer.set(table, &mut row, "request", text(&self.about.request));
+        writer.set(table, &mut row, "started_at", millis(self.started_micros / 1_000));
+        writer.set_all(table, &mut row, "parameters", self.parameters());
+        Some(update(table, &self.id, row))
+    }
+
+    /// The rows of `events`; none when no steps are recorded.
+    fn events(
+        &self,
+        schema: &Schema,
+        writer: &Writer,
+        call: &CallContext,
+        node: SocketAddr,
+    ) -> Option<PartitionUpdate> {
+        let table = schema.table("system_traces", "events")?;
+        let mut all =
+            PartitionUpdate::new(table.clone(), DecoratedKey::new(Bytes::copy_from_slice(&self.id)));
+        for event in self.log()?.events() {
+            let elapsed = event.at.duration_since(self.started);
+            let id = call.uuids.next(self.started_micros + elapsed.as_micros() as i64);
+            let mut row = writer.row(Clustering::new(table, &[Some(&id)]));
+            writer.set(table, &mut row, "activity", text(&event.activity));
+            writer.set(table, &mut row, "source", inet(node.ip()));
+            writer.set(table, &mut row, "source_elapsed", micros(elapsed));
+            writer.set(table, &mut row, "source_port", int(i32::from(node.port())));
+            writer.set(table, &mut row, "thread", text(&format!("shard-{}", event.shard)));
             all.add_row(row);
         }
-        vec![session, all]
+        Some(all)
+    }
+
+    /// The row of a table that has requests by the minute in which they began.
+    fn by_time(
+        &self,
+        schema: &Schema,
+        name: &str,
+        writer: &Writer,
+        set: impl FnOnce(&Arc<Table>, &mut Row),
+    ) -> Option<PartitionUpdate> {
+        let table = schema.table("system_traces", name)?;
+        let started = self.started_micros / 1_000;
+        let minute = started - started.rem_euclid(MINUTE_MILLIS);
+        let mut row = writer.row(Clustering::new(table, &[Some(&millis(started)), Some(&self.id)]));
+        set(table, &mut row);
+        Some(update(table, &millis(minute), row))
+    }
+
+    /// The row of `node_slow_log`.
+    fn slow(
+        &self,
+        schema: &Schema,
+        writer: &Writer,
+        (took, start_time): (Duration, [u8; 16]),
+        client: TraceClient<'_>,
+        node: SocketAddr,
+    ) -> Option<PartitionUpdate> {
+        let table = schema.table("system_traces", "node_slow_log")?;
+        let query = self.about.parameters.iter().find(|(name, _)| name == "query");
+        let command = query.map_or(&*self.about.request, |(_, text)| text);
+        let command = &command[..command.floor_char_boundary(COMMAND_MAX)];
+        let shard = int(self.shard.into());
+        let mut row = writer.row(Clustering::new(table, &[Some(&inet(node.ip())), Some(&shard)]));
+        writer.set(table, &mut row, "command", text(command));
+        writer.set(table, &mut row, "date", millis(self.started_micros / 1_000));
+        writer.set(table, &mut row, "duration", micros(took));
+        writer.set(table, &mut row, "session_id", Bytes::copy_from_slice(&self.id));
+        writer.set(table, &mut row, "source_ip", inet(client.address.ip()));
+        if let Some(role) = client.role {
+            writer.set(table, &mut row, "username", text(role));
+        }
+        writer.set_all(table, &mut row, "parameters", self.parameters());
+        let tables = self.tables.borrow();
+        writer.set_all(table, &mut row, "table_names", tables.iter().map(|name| (text(name), Bytes::new())));
+        Some(update(table, &start_time, row))
+    }
+
+    /// Keys and values of a map of the parameters, in the order of their names.
+    fn parameters(&self) -> impl Iterator<Item = (Bytes, Bytes)> {
+        let mut parameters: Vec<_> = self.about.parameters.iter().collect();
+        parameters.sort();
+        parameters.into_iter().map(|(name, value)| (text(name), text(value)))
     }
 }
 
+/// The partition of one row.
+fn update(table: &Arc<Table>, key: &[u8], row: Row) -> PartitionUpdate {
+    let mut update = PartitionUpdate::new(table.clone(), DecoratedKey::new(Bytes::copy_from_slice(key)));
+    update.add_row(row);
+    update
+}
+
+/// Writes cells of one time.
 struct Writer {
     timestamp: i64,
-    now: u32,
+    ttl: Seconds,
+    expires: Seconds,
 }
 
 impl Writer {
+    fn new(timestamp: i64, ttl: Seconds) -> Self {
+        let now = Seconds::try_from(timestamp / 1_000_000).unwrap_or(0);
+        Self { timestamp, ttl, expires: now.saturating_add(ttl).min(mutation::NO_DELETION - 1) }
+    }
+
     fn cell(&self, value: Bytes) -> Cell {
-        Cell::expiring(self.timestamp, TTL, self.now.saturating_add(TTL), value)
+        Cell::expiring(self.timestamp, self.ttl, self.expires, value)
     }
 
     fn row(&self, clustering: Clustering) -> Row {
         let mut row = Row::new(clustering);
-        row.liveness = LivenessInfo::expiring(self.timestamp, TTL, self.now.saturating_add(TTL));
+        row.liveness = LivenessInfo::expiring(self.timestamp, self.ttl, self.expires);
         row
     }
 
@@ -140,10 +305,36 @@ impl Writer {
             row.set(column.id, ColumnData::Simple(self.cell(value)));
         }
     }
+
+    /// Sets the elements of a collection, each with its path, in the order of these.
+    fn set_all(
+        &self,
+        table: &Arc<Table>,
+        row: &mut Row,
+        name: &str,
+        elements: impl Iterator<Item = (Bytes, Bytes)>,
+    ) {
+        let Some(column) = table.column(name) else { return };
+        let cells: Vec<_> =
+            elements.map(|(path, value)| ComplexCell { path, cell: self.cell(value) }).collect();
+        if !cells.is_empty() {
+            row.set(column.id, ColumnData::Complex(Complex { cells, ..Complex::empty() }));
+        }
+    }
 }
 
 fn text(value: &str) -> Bytes {
     Bytes::copy_from_slice(value.as_bytes())
+}
+
+/// A duration in microseconds, as far as an int has room for it.
+fn micros(duration: Duration) -> Bytes {
+    int(i32::try_from(duration.as_micros()).unwrap_or(i32::MAX))
+}
+
+/// A timestamp.
+fn millis(value: i64) -> Bytes {
+    Bytes::copy_from_slice(&value.to_be_bytes())
 }
 
 fn int(value: i32) -> Bytes {

@@ -9,6 +9,7 @@ use rt::Instant;
 
 use crate::backend::Clock;
 use crate::request::ExecLimits;
+use crate::trace::{SlowTracing, TraceReason};
 
 /// Different slow statements that are stored between two reports; of more only the number is logged.
 const SLOW_MAX: usize = 50;
@@ -18,6 +19,7 @@ const TEXT_MAX: usize = 1_000;
 /// The targets that a shard watches.
 pub(crate) struct Watch {
     trace_probability: Cell<f64>,
+    slow_tracing: Cell<SlowTracing>,
     slow_after: Cell<Duration>,
     slow: RefCell<Slow>,
 }
@@ -43,6 +45,7 @@ impl Watch {
     pub(crate) fn new(limits: &ExecLimits) -> Self {
         Self {
             trace_probability: Cell::new(limits.trace_probability),
+            slow_tracing: Cell::new(limits.slow_tracing),
             slow_after: Cell::new(limits.slow_after),
             slow: RefCell::default(),
         }
@@ -51,11 +54,12 @@ impl Watch {
     /// The same with changed settings.
     pub(crate) fn configure(&self, limits: &ExecLimits) {
         self.trace_probability.set(limits.trace_probability);
+        self.slow_tracing.set(limits.slow_tracing);
         self.slow_after.set(limits.slow_after);
     }
 
     /// Whether a request that nobody wants traced is traced all the same.
-    pub(crate) fn draws(&self, clock: &dyn Clock) -> bool {
+    fn draws(&self, clock: &dyn Clock) -> bool {
         let probability = self.trace_probability.get();
         if probability <= 0.0 {
             return false;
@@ -66,10 +70,26 @@ impl Watch {
         drawn < probability
     }
 
-    /// Whether any request may be drawn.
+    /// Why a request is traced, which its client has `wanted` or not; none when it is not.
+    pub(crate) fn reason(&self, wanted: bool, clock: &dyn Clock) -> Option<TraceReason> {
+        if wanted {
+            return Some(TraceReason::Wanted);
+        }
+        if self.draws(clock) {
+            return Some(TraceReason::Drawn);
+        }
+        self.slow_tracing.get().enabled.then_some(TraceReason::IfSlow)
+    }
+
+    /// Whether requests are traced that no client wants traced.
     #[inline]
-    pub(crate) fn draws_any(&self) -> bool {
-        self.trace_probability.get() > 0.0
+    pub(crate) fn traces_unasked(&self) -> bool {
+        self.trace_probability.get() > 0.0 || self.slow_tracing.get().enabled
+    }
+
+    /// How slow requests are recorded.
+    pub(crate) fn slow_tracing(&self) -> SlowTracing {
+        self.slow_tracing.get()
     }
 
     /// When a statement begins; none when nobody wants to know.

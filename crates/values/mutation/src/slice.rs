@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use schema::ColumnId;
+use schema::{ColumnId, Table};
 
-use crate::{Bound, Clustering, DecoratedKey};
+use crate::{Bound, Clustering, DecoratedKey, Side};
 
 /// A place on the ring between partitions, or at one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -164,6 +164,19 @@ impl Slices {
     /// Whether every row is requested.
     pub fn is_all(&self) -> bool {
         self.0 == Ranges::All
+    }
+
+    /// Whether no more than one row of a partition can be within them: they name its whole clustering key, or the table has no clustering columns.
+    pub fn are_of_one_row(&self, table: &Table) -> bool {
+        let columns = table.clustering().len();
+        let [range] = self.ranges() else { return columns == 0 };
+        let is_whole = || {
+            range.start.side() == Side::Before
+                && range.end.side() == Side::After
+                && range.start.components().count() == columns
+                && range.start.components().eq(range.end.components())
+        };
+        columns == 0 || is_whole()
     }
 
     /// Whether a row is requested.

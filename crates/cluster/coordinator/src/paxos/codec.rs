@@ -25,6 +25,49 @@ use stdx::{Reader, ShortRead};
 /// A write that is voted on.
 pub(crate) type Value = Arc<PartitionUpdate>;
 
+/// The same as it is stored, of which nothing is looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct EncodedValue(Bytes);
+
+impl EncodedValue {
+    /// The stored form of a write.
+    pub(crate) fn of(update: &PartitionUpdate) -> Self {
+        let mut bytes = Vec::with_capacity(256);
+        mutation::codec::encode_update(update, &mut bytes);
+        Self(bytes.into())
+    }
+}
+
+/// A form of a write that is voted on.
+pub(crate) trait Voted: Clone {
+    /// Reads the stored form.
+    fn read(place: &Place<'_>, stored: Bytes) -> Result<Self, CodecError>;
+
+    /// Appends the stored form behind its length.
+    fn put(&self, out: &mut Vec<u8>);
+}
+
+impl Voted for Value {
+    fn read(place: &Place<'_>, stored: Bytes) -> Result<Self, CodecError> {
+        place.update(&stored).map(Arc::new)
+    }
+
+    fn put(&self, out: &mut Vec<u8>) {
+        EncodedValue::of(self).put(out);
+    }
+}
+
+impl Voted for EncodedValue {
+    fn read(_: &Place<'_>, stored: Bytes) -> Result<Self, CodecError> {
+        Ok(Self(stored))
+    }
+
+    fn put(&self, out: &mut Vec<u8>) {
+        write_unsigned(self.0.len() as u64, out);
+        out.extend_from_slice(&self.0);
+    }
+}
+
 const VERSION: u8 = 1;
 /// The version of the mutations in messages of [`VERSION`], and in votes that are stored as [`super::store::VERSION`].
 const MUTATIONS: Version = Version::V1;
@@ -97,18 +140,15 @@ fn end(reader: &Reader<'_>) -> Result<(), CodecError> {
 }
 
 /// Appends a proposal.
-pub(crate) fn put_proposal(proposal: &Proposal<Value>, out: &mut Vec<u8>) {
+pub(crate) fn put_proposal<V: Voted>(proposal: &Proposal<V>, out: &mut Vec<u8>) {
     assert!(proposal.after.len() <= AFTER_MAX, "a proposal that nobody can read is not sent");
     put_ballot(proposal.ballot, out);
     put_ballot(proposal.id, out);
     write_unsigned(proposal.after.len() as u64, out);
     proposal.after.iter().for_each(|before| put_ballot(*before, out));
     out.push(u8::from(proposal.value.is_some()));
-    if let Some(update) = &proposal.value {
-        let mut bytes = Vec::with_capacity(128);
-        mutation::codec::encode_update(update, &mut bytes);
-        write_unsigned(bytes.len() as u64, out);
-        out.extend_from_slice(&bytes);
+    if let Some(value) = &proposal.value {
+        value.put(out);
     }
 }
 
@@ -121,7 +161,7 @@ pub(crate) struct Place<'a> {
 }
 
 impl Place<'_> {
-    fn proposal(&self, body: &Bytes, reader: &mut Reader<'_>) -> Result<Proposal<Value>, CodecError> {
+    fn proposal<V: Voted>(&self, body: &Bytes, reader: &mut Reader<'_>) -> Result<Proposal<V>, CodecError> {
         let (round, id) = (ballot(reader)?, ballot(reader)?);
         let count = read_unsigned(reader)?;
         if count > AFTER_MAX as u64 {
@@ -130,7 +170,7 @@ impl Place<'_> {
         let after = (0..count).map(|_| ballot(reader)).collect::<Result<_, _>>()?;
         let value = match flag("whether there is a write", reader)? {
             false => None,
-            true => Some(Arc::new(self.update(&body.slice_ref(reader.bytes_vint()?))?)),
+            true => Some(V::read(self, body.slice_ref(reader.bytes_vint()?))?),
         };
         Ok(Proposal { ballot: round, id, after, value })
     }
@@ -145,7 +185,7 @@ impl Place<'_> {
     }
 
     /// Reads a proposal that is stored.
-    pub(crate) fn stored(&self, body: &Bytes) -> Result<Proposal<Value>, CodecError> {
+    pub(crate) fn stored<V: Voted>(&self, body: &Bytes) -> Result<Proposal<V>, CodecError> {
         let mut reader = Reader::new(body);
         let proposal = self.proposal(body, &mut reader)?;
         end(&reader)?;

@@ -82,9 +82,13 @@ proptest! {
         prop_assert_eq!(encode_reply(&place.reply(&body).unwrap()), body);
         let mut bytes = Vec::new();
         put_proposal(&stored, &mut bytes);
-        let read = place.stored(&Bytes::from(bytes.clone())).unwrap();
+        let read: Proposal<Value> = place.stored(&Bytes::from(bytes.clone())).unwrap();
         let mut again = Vec::new();
         put_proposal(&read, &mut again);
+        prop_assert_eq!(&again, &bytes);
+        let unread: Proposal<EncodedValue> = place.stored(&Bytes::from(bytes.clone())).unwrap();
+        again.clear();
+        put_proposal(&unread, &mut again);
         prop_assert_eq!(again, bytes);
     }
 
@@ -111,7 +115,8 @@ proptest! {
             let changed = Bytes::from(changed);
             let _ = decode_request(kind, &changed, find);
             let _ = place.reply(&changed);
-            let _ = place.stored(&changed);
+            let _ = place.stored::<Value>(&changed);
+            let _ = place.stored::<EncodedValue>(&changed);
         }
     }
 }

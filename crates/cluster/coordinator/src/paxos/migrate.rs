@@ -121,9 +121,9 @@ impl Lwt {
         let Votes { votes, table, .. } = of;
         let shards = usize::from(of.sharder.shard_count());
         assert_eq!(of.truncated_at.len(), shards, "each shard of a voter says when it truncated the table");
-        let state = VoteStore::over(votes, table, key).remembered(row, self.seconds())?.state;
+        let remembered: Remembered = VoteStore::over(votes, table, key).remembered(row, self.seconds())?;
         let truncated_at = of.truncated_at[usize::from(of.sharder.shard_of(key.token))];
-        let state = state.above(truncation_floor(truncated_at));
+        let state = remembered.state.above(truncation_floor(truncated_at));
         let owner = ShardId(self.context.replica().shard_of(table.id, key.token));
         let vote = Box::new(MigratedVote { table: table.id, key: key.clone(), state });
         Ok(self.context.port().ask(owner, MigrateVote { vote }).await?)
@@ -139,7 +139,7 @@ impl Lwt {
         let table = schema.table_by_id(table).ok_or(ReplicaError::UnknownTable(table))?;
         let store = VoteStore::new(&schema, table, &key)?;
         self.settle(&store).await?;
-        let remembered = store.load(self.context.replica(), self.seconds()).await?;
+        let remembered: Remembered = store.load(&self.context).await?;
         let both = remembered.state.clone().merged(state.above(self.truncation_floor(table.id)));
         assert!(both.promised >= remembered.state.promised, "a voter does not go back on a promise");
         let committed = (both.committed_ballot(), remembered.state.committed_ballot());
@@ -199,7 +199,7 @@ impl Lwt {
         let committed = AcceptorState { accepted: remembered.state.accepted.clone(), ..both.clone() };
         let change = store.change(remembered, &committed, now);
         replica.apply(Write::one(Origin::System, change).synced()).await?;
-        let between = store.load(replica, self.seconds()).await?;
+        let between = store.load(&self.context).await?;
         let change = store.change(&between, both, now);
         replica.apply(Write::one(Origin::System, change).synced()).await
     }

@@ -24,6 +24,6 @@ mod unsettled;
 mod vote;
 
 pub use messages::{Ballotage, LockRequest, MigratedVote, Vote};
-pub use options::{CasOptions, CasOutcome};
+pub use options::{CAS_APART_MICROS, CasOptions, CasOutcome};
 pub use stats::PaxosStats;
 pub(crate) use vote::answer;

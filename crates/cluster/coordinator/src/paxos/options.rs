@@ -5,6 +5,9 @@ use rt::Instant;
 
 use crate::Consistency;
 
+/// The times of two conditional writes that replicas agree on are at least so many microseconds apart, for one partition and one serial level.
+pub const CAS_APART_MICROS: i64 = ::paxos::BETWEEN_MICROS;
+
 /// How a conditional request is to be done.
 #[derive(Clone, Copy, Debug)]
 pub struct CasOptions {

@@ -8,7 +8,7 @@ use schema::TableId;
 
 use super::lwt::Lwt;
 use super::migrate::committed_value;
-use super::store::{VoteStore, memory_seconds};
+use super::store::{Remembered, VoteStore, memory_seconds};
 
 /// With so many unsettled partitions others are not voted on until one of them has been written again.
 const PARTITIONS_MAX: usize = 4096;
@@ -45,7 +45,7 @@ impl Lwt {
             return Ok(());
         }
         let (replica, now) = (self.context.replica(), self.context.rt().wall_micros());
-        let remembered = store.load(replica, self.seconds()).await?;
+        let remembered: Remembered = store.load(&self.context).await?;
         // The write first: a vote by which it counts as stored must not be there without it. Each has an entry of the log of its own, for which
         // it was small enough before.
         let memory = memory_seconds(store.table);

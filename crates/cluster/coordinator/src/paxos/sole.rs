@@ -4,12 +4,13 @@
 use std::cell::Cell;
 use std::pin::pin;
 
-use mutation::{PartitionUpdate, Timestamp};
+use mutation::{PartitionUpdate, Row, Timestamp};
 use paxos::{Failure as Expired, choose_alone, promise_alone};
-use replica::{Origin, ReadPage, Truncation, Write};
+use replica::{Form, Limits, Origin, PartitionResult, ReadPage, RowLookup, Truncation, Write};
 
-use super::codec::Value;
+use super::codec::EncodedValue;
 use super::driver::{Decided, Driver, Failure};
+use super::options::serial_quorum;
 use super::store::{VoteStore, memory_micros};
 use super::vote::ENTRY_SHARED_MAX;
 use crate::admission::Admission;
@@ -55,7 +56,8 @@ impl Driver<'_> {
         let schema = context.schema();
         let Some(table) = schema.table_by_id(id) else { return Ok(None) };
         let Ok(store) = VoteStore::new(&schema, table, self.key) else { return Ok(None) };
-        let Ok(remembered) = lwt.remember(&store).await else { return Ok(None) };
+        // The rules ask whether there is a write, and nothing of the write itself.
+        let Ok(remembered) = lwt.remember::<EncodedValue>(&store).await else { return Ok(None) };
         let now = context.rt().wall_micros();
         let known = remembered.above(lwt.truncation_floor(id));
         let (memory, ballot) = (memory_micros(table), self.ballot(known.promised));
@@ -63,7 +65,10 @@ impl Driver<'_> {
         let Some(promised) = promise_alone(&known, ballot, now, memory) else { return Ok(None) };
         context
             .record(|| format!("Reading existing values for CAS precondition; round {ballot} has one voter"));
-        let found = self.read().await.map_err(Failure::Request)?;
+        let found = match self.read_here() {
+            Some(found) => found,
+            None => self.read().await.map_err(Failure::Request)?,
+        };
         let Some(update) = decide(&found, ballot.micros).map_err(Failure::Decide)? else {
             return Ok(Some(Decided::Nothing(found)));
         };
@@ -74,11 +79,9 @@ impl Driver<'_> {
         }
         let checked = self.check_size(&found, Some(&update), &mut self.proposer()).await;
         checked.map_err(Failure::Request)?;
-        let step = choose_alone(&promised, Value::new(update), now, memory);
-        let (Some(state), Some(value)) = (step.state, step.apply) else {
-            unreachable!("the write is committed")
-        };
-        let written = canaries::committed(context.injected(), &value);
+        let step = choose_alone(&promised, EncodedValue::of(&update), now, memory);
+        let Some(state) = step.state else { unreachable!("the write is committed") };
+        let written = canaries::committed(context.injected(), update);
         let updates = vec![written, store.change(&remembered, &state, now)];
         context.record(|| format!("CAS precondition is met; committing proposal {ballot}"));
         proposed.set(true);
@@ -92,6 +95,37 @@ impl Driver<'_> {
             return Ok(None);
         }
         Ok(Some(Decided::Committed))
+    }
+
+    /// Looks for the row of a read of one row, where it lies. None when it has to be read.
+    fn read_here(&self) -> Option<ReadPage> {
+        let command = self.command;
+        let is_plain = command.limits == Limits::NONE && command.form == Form::Live;
+        if !is_plain || command.resume.is_some() || command.index.is_some() {
+            return None;
+        }
+        if !command.slices.are_of_one_row(&command.table) || command.table.has_static() {
+            return None;
+        }
+        let lookup = RowLookup {
+            table: &command.table,
+            key: self.key,
+            slices: &command.slices,
+            now: command.now,
+            bypass_cache: command.bypass_cache,
+            values_only: false,
+        };
+        let (context, quorum) = (&self.lwt.context, serial_quorum(self.options.serial));
+        let (row, tombstones) =
+            self.lwt.reads.row_here(context, &lookup, quorum, |row: Option<&Row>| row.cloned())?;
+        let mut page = ReadPage { tombstones, ..ReadPage::default() };
+        if let Some(row) = row {
+            assert!(command.slices.contains(&row.clustering), "a lookup finds the row of its slices");
+            assert!(row.is_live(command.now), "a page for a client has live rows");
+            page.partitions
+                .push(PartitionResult { rows: vec![row], ..PartitionResult::new(self.key.clone()) });
+        }
+        Some(page)
     }
 
     fn failed_alone<E>(&self, uncertain: bool) -> Failure<E> {

@@ -15,10 +15,11 @@ use mutation::{
     Timestamp,
 };
 use paxos::{AcceptorState, Ballot, Proposal};
-use replica::{Keys, Partitions, Read, ReadCommand, Replica, ReplicaError};
+use replica::{Keys, Partitions, Read, ReadCommand, ReplicaError, RowLookup};
 use schema::{Schema, Table};
 
-use super::codec::{self, Place, Value};
+use super::codec::{self, Place, Value, Voted};
+use crate::context::Context;
 
 /// Version of the stored form of proposals, which stands beside each.
 pub(super) const VERSION: i32 = 1;
@@ -43,17 +44,23 @@ pub(super) fn memory_micros(table: &Table) -> i64 {
     i64::from(memory_seconds(table)) * 1_000_000
 }
 
-/// The state of a partition.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Remembered {
-    pub(crate) state: AcceptorState<Value>,
+/// The state of a partition, with writes of this form.
+#[derive(Clone, Debug)]
+pub(crate) struct Remembered<V = Value> {
+    pub(crate) state: AcceptorState<V>,
     /// The latest time of the row's cells.
     written_at: Timestamp,
 }
 
-impl Remembered {
+impl<V> Default for Remembered<V> {
+    fn default() -> Self {
+        Self { state: AcceptorState::default(), written_at: Timestamp::default() }
+    }
+}
+
+impl<V: Voted> Remembered<V> {
     /// The state without the rounds that a truncation up to `floor` ended: they are not to come back after it.
-    pub(super) fn above(&self, floor: Ballot) -> Cow<'_, AcceptorState<Value>> {
+    pub(super) fn above(&self, floor: Ballot) -> Cow<'_, AcceptorState<V>> {
         match floor.is_none() {
             true => Cow::Borrowed(&self.state),
             false => Cow::Owned(self.state.clone().above(floor)),
@@ -102,26 +109,36 @@ impl<'a> VoteStore<'a> {
     }
 
     /// Reads the stored state.
-    pub(crate) async fn load(&self, replica: &Replica, now: Seconds) -> Result<Remembered, ReplicaError> {
+    pub(crate) async fn load<V: Voted>(&self, context: &Context) -> Result<Remembered<V>, ReplicaError> {
+        let (replica, rt) = (context.replica(), context.rt());
+        let now = Seconds::try_from(rt.wall_micros() / 1_000_000).unwrap_or(0);
         let clustering = self.clustering();
         let range = RowRange {
             start: Bound::before_row(self.votes, &clustering),
             end: Bound::after_row(self.votes, &clustering),
         };
-        let key = Partitions::Keys(Keys::from_elem(self.key.clone(), 1));
-        let command = ReadCommand {
-            slices: Slices::new(vec![range]),
-            ..ReadCommand::all_of(self.votes.clone(), key, now)
-        };
-        let page = replica.read(Read::of(&command).here().over_all_tombstones()).await?;
-        match page.partitions.first().and_then(|partition| partition.rows.first()) {
+        let slices = Slices::new(vec![range]);
+        let seen = |row: Option<&Row>| match row {
             Some(row) => self.remembered(row, now),
             None => Ok(Remembered::default()),
+        };
+        let (table, key) = (&**self.votes, self.key);
+        let lookup = RowLookup { table, key, slices: &slices, now, bypass_cache: false, values_only: false };
+        if let Some((remembered, _)) = replica.row_here(&lookup, rt.now(), seen) {
+            return remembered;
         }
+        let key = Partitions::Keys(Keys::from_elem(self.key.clone(), 1));
+        let command = ReadCommand { slices, ..ReadCommand::all_of(self.votes.clone(), key, now) };
+        let page = replica.read(Read::of(&command).here().over_all_tombstones()).await?;
+        seen(page.partitions.first().and_then(|partition| partition.rows.first()))
     }
 
     /// The state of a row.
-    pub(crate) fn remembered(&self, row: &Row, now: Seconds) -> Result<Remembered, ReplicaError> {
+    pub(crate) fn remembered<V: Voted>(
+        &self,
+        row: &Row,
+        now: Seconds,
+    ) -> Result<Remembered<V>, ReplicaError> {
         let value = |name: &str| {
             let column = self.votes.column(name)?;
             row.cell(column.id).filter(|cell| cell.is_live(now)).map(|cell| cell.value.clone())
@@ -158,13 +175,13 @@ impl<'a> VoteStore<'a> {
     }
 
     /// The update that turns the stored state into `new`.
-    pub(crate) fn change(
+    pub(crate) fn change<V: Voted>(
         &self,
-        old: &Remembered,
-        new: &AcceptorState<Value>,
+        old: &Remembered<V>,
+        new: &AcceptorState<V>,
         now_micros: i64,
     ) -> PartitionUpdate {
-        let round = |proposal: &Option<Proposal<Value>>| proposal.as_ref().map(|proposal| proposal.ballot);
+        let round = |proposal: &Option<Proposal<V>>| proposal.as_ref().map(|proposal| proposal.ballot);
         let sides = [
             (ACCEPTED, &new.accepted, round(&old.state.accepted) != round(&new.accepted)),
             (COMMITTED, &new.committed, round(&old.state.committed) != round(&new.committed)),
@@ -181,11 +198,11 @@ impl<'a> VoteStore<'a> {
     }
 
     /// The row of a promise and of these proposals.
-    fn row<'b>(
+    fn row<'b, V: Voted + 'b>(
         &self,
         written_at: Timestamp,
         promised: Ballot,
-        sides: impl IntoIterator<Item = ([&'static str; 3], &'b Option<Proposal<Value>>)>,
+        sides: impl IntoIterator<Item = ([&'static str; 3], &'b Option<Proposal<V>>)>,
         now_micros: i64,
     ) -> PartitionUpdate {
         let now = Seconds::try_from(now_micros / 1_000_000).unwrap_or(0);

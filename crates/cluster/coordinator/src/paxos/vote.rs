@@ -10,7 +10,7 @@ use rt::{Instant, ShardId};
 use schema::{Schema, TableId};
 use topology::{ClusterView, NodeIndex};
 
-use super::codec::{self, CodecError, Place, RequestKind, Value};
+use super::codec::{self, CodecError, Place, RequestKind, Value, Voted};
 use super::lwt::Lwt;
 use super::messages::{Ballotage, Vote};
 use super::size;
@@ -50,7 +50,7 @@ impl Lwt {
         let schema = self.context.schema();
         let table = schema.table_by_id(table).ok_or(ReplicaError::UnknownTable(table))?;
         let store = VoteStore::new(&schema, table, &key)?;
-        let remembered = self.remember(&store).await?;
+        let remembered = self.remember::<Value>(&store).await?;
         let now = self.context.rt().wall_micros();
         let floor = self.truncation_floor(table.id);
         let known = remembered.above(floor);
@@ -69,7 +69,9 @@ impl Lwt {
         };
         let step = step(&known, request, now, memory);
         assert_promises_hold(&known, &step);
-        let apply = step.apply.map(|update| canaries::committed(self.context.injected(), &update));
+        let apply = step
+            .apply
+            .map(|update| canaries::committed(self.context.injected(), PartitionUpdate::clone(&update)));
         let mut changes: Vec<_> =
             step.state.map(|state| store.change(&remembered, &state, now)).into_iter().collect();
         if self.context.injected().forgotten_promises && durable {
@@ -82,9 +84,12 @@ impl Lwt {
     }
 
     /// Reads the stored state of a partition, all of which is on disk. The partition is locked.
-    pub(super) async fn remember(&self, store: &VoteStore<'_>) -> Result<Remembered, ReplicaError> {
+    pub(super) async fn remember<V: Voted>(
+        &self,
+        store: &VoteStore<'_>,
+    ) -> Result<Remembered<V>, ReplicaError> {
         self.settle(store).await?;
-        store.load(self.context.replica(), self.seconds()).await
+        store.load(&self.context).await
     }
 
     /// Writes a voter's changes and the committed write. The round up to which a truncation has ended all, where the write is one of these

@@ -53,7 +53,7 @@ impl Server {
         let to = Target::Host { host: incoming.from, shard };
         for (host, number) in others {
             let (context, apply, deadline) = (context.clone(), apply.clone(), incoming.deadline);
-            let session = trace.map(TraceLog::session);
+            let session = trace.and_then(TraceLog::session);
             let tell = async move {
                 let is_acknowledged = pass_on(&context, host, (apply, session), deadline).await;
                 let messenger = &context.remote().remote.messenger;

@@ -41,13 +41,17 @@ impl Server {
             coordinator.context().note(&trace, refusal.message.clone());
         }
         coordinator.context().note(&trace, format!("Enqueuing response to /{from}"));
-        store_events(coordinator, &trace, began);
+        store_events(coordinator, (session, &trace), began);
         answer
     }
 }
 
 /// Stores this node's steps for a request of another. No task waits for it.
-fn store_events(coordinator: &Coordinator, trace: &TraceLog, (began, began_micros): (Instant, i64)) {
+fn store_events(
+    coordinator: &Coordinator,
+    (session, trace): ([u8; 16], &TraceLog),
+    (began, began_micros): (Instant, i64),
+) {
     let schema = coordinator.schema();
     let Some(table) = schema.table("system_traces", "events") else { return };
     let view = coordinator.view();
@@ -59,7 +63,7 @@ fn store_events(coordinator: &Coordinator, trace: &TraceLog, (began, began_micro
         began_micros,
         node: rt.random_below(1 << 48) | 1 << 40,
     };
-    let update = source.update(table, trace.session(), &trace.events());
+    let update = source.update(table, session, &trace.events());
     let consistency = Consistency::Any;
     let options = WriteOptions { consistency, kind: WriteKind::Simple, deadline: rt.now() + STORE_TIMEOUT };
     let writer = coordinator.clone();

@@ -59,51 +59,42 @@ pub(super) async fn answer(
     }
 }
 
-/// The setting of the log of slow statements, which in ScyllaDB's API is in microseconds.
-const SLOW_QUERY: &str = "slow_query_log_timeout_in_ms";
-const SLOW_QUERY_DEFAULT_MILLIS: u64 = 500;
+/// The settings of the recording of slow requests, each with the parameter of ScyllaDB's API.
+const SLOW_QUERY: [(&str, &str); 4] = [
+    ("enable", "slow_query_tracing"),
+    ("ttl", "slow_query_tracing_ttl_in_s"),
+    ("threshold", "slow_query_tracing_threshold_in_us"),
+    ("fast", "slow_query_tracing_fast"),
+];
 
-fn slow_query_millis(node: &Rc<dyn Node>) -> Result<u64, Answer> {
-    let known = node.setting(SLOW_QUERY).and_then(|setting| setting.value.parse().ok());
-    known.ok_or_else(|| Answer::error(500, format!("{SLOW_QUERY} is not known")))
-}
-
-/// Slow statements are named in the log, without their steps, and stay there.
 fn slow_query(node: &Rc<dyn Node>) -> Result<Answer, Answer> {
-    let millis = slow_query_millis(node)?;
-    let info = json!({ "enable": millis > 0, "ttl": 0, "threshold": millis * 1_000, "fast": true });
-    Ok(Answer::json(&info))
+    let shown = |(parameter, name): (&str, &str)| {
+        let setting = node.setting(name).ok_or_else(|| Answer::error(500, format!("{name} is not known")))?;
+        Ok((parameter.to_owned(), as_json(name, &setting)))
+    };
+    let info = SLOW_QUERY.into_iter().map(shown).collect::<Result<_, Answer>>()?;
+    Ok(Answer::json(&Value::Object(info)))
 }
 
+/// Sets the parameters that are given; the others stay.
 async fn set_slow_query(node: &Rc<dyn Node>, call: &Call) -> Result<Answer, Answer> {
-    if given(call, "ttl").is_some() {
-        return Err(bad("ttl is not supported: slow statements are named in the log, and not in a table"));
+    let mut changes = Vec::new();
+    for (parameter, name) in SLOW_QUERY {
+        let Some(text) = given(call, parameter) else { continue };
+        let value = match parameter {
+            "enable" | "fast" => flag(call, parameter, false)?.to_string(),
+            _ => match text.parse::<u64>() {
+                Ok(number) => number.to_string(),
+                Err(_) => return Err(bad(format!("{parameter} is a whole number, not {text}"))),
+            },
+        };
+        changes.push((name, value));
     }
-    if !flag(call, "fast", true)? {
-        return Err(bad(
-            "fast=false is not supported: a slow statement is named without its steps; trace_probability records these",
-        ));
+    // The one that records comes last, when the others are set.
+    for (name, value) in changes.iter().rev() {
+        change(node, name, Ok(value)).await?;
     }
-    let threshold = match given(call, "threshold") {
-        None => None,
-        Some(text) => match text.parse::<u64>() {
-            Ok(micros) if micros >= 1_000 && micros % 1_000 == 0 => Some(micros / 1_000),
-            _ => {
-                return Err(bad(format!(
-                    "threshold is a number of whole milliseconds in microseconds, not {text}"
-                )));
-            }
-        },
-    };
-    let before = slow_query_millis(node)?;
-    let millis = match (flag(call, "enable", before > 0)?, threshold) {
-        (false, Some(_)) => return Err(bad("a threshold has an effect only with enable=true")),
-        (false, None) => 0,
-        (true, Some(millis)) => millis,
-        (true, None) if before > 0 => before,
-        (true, None) => SLOW_QUERY_DEFAULT_MILLIS,
-    };
-    change(node, SLOW_QUERY, Ok(&millis.to_string())).await
+    Ok(Answer::done())
 }
 
 /// The options whose names begin with that of a group, which ScyllaDB shows as one object of texts.

@@ -369,7 +369,9 @@ impl Node for Fake {
             "compaction_throughput" => ("64MiB", SettingKind::Text),
             "phi_convict_threshold" => ("8", SettingKind::Float),
             "log_level" => ("info,engine=debug", SettingKind::Text),
-            "slow_query_log_timeout_in_ms" => ("500", SettingKind::Integer),
+            "slow_query_tracing" | "slow_query_tracing_fast" => ("false", SettingKind::Truth),
+            "slow_query_tracing_ttl_in_s" => ("86400", SettingKind::Integer),
+            "slow_query_tracing_threshold_in_us" => ("500000", SettingKind::Integer),
             "commitlog_total_space_in_mb" => ("8", SettingKind::Integer),
             "commitlog_directory" => ("/log", SettingKind::Text),
             name if name.ends_with("_in_ms") => ("5000", SettingKind::Integer),
@@ -389,7 +391,9 @@ impl Node for Fake {
             ("trace_probability", "0.125")
             | ("compaction_throughput", "8MiB")
             | ("incremental_backups", "false")
-            | ("slow_query_log_timeout_in_ms", "0" | "2" | "500")
+            | ("slow_query_tracing" | "slow_query_tracing_fast", "true" | "false")
+            | ("slow_query_tracing_ttl_in_s", "8600")
+            | ("slow_query_tracing_threshold_in_us", "10000")
             | ("tombstone_failure_threshold", "7")
             | ("log_level", "info,engine=trace" | "warn") => Ok(()),
             _ => Err(format!("{name} is never {value}")),

@@ -8,13 +8,12 @@ use items::partiql::Statement;
 use serde_json::{Map, Value as Json};
 
 use super::transact_get_items::Get;
-use super::transact_write_items::{ITEMS_MAX, token, unless_cancelled};
+use super::transact_write_items::{ITEMS_MAX, origin, token, unless_cancelled};
 use super::{Dynamo, statement};
 use crate::error::{ApiError, Result, invalid};
 use crate::reply::Reply;
-use crate::request::{Request, constraint, fingerprint};
+use crate::request::{Request, constraint};
 use crate::table;
-use crate::transaction::Origin;
 
 /// An error of the request that says which statement it is of.
 fn of_statement(at: usize, error: ApiError) -> ApiError {
@@ -65,7 +64,7 @@ impl<C: Coordinator> Dynamo<C> {
             writes.push(write);
         }
         let writes = unless_cancelled(writes)?;
-        let origin = Origin { token, fingerprint: fingerprint(Json::Array(list.to_vec())) };
+        let origin = origin(token, request.required("TransactStatements")?);
         let mut answer = Map::new();
         let consumed = self.write_at_once(&writes, origin, asked).await?;
         answer.insert("Responses".to_owned(), Json::Array(Vec::new()));

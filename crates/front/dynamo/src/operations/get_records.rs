@@ -42,6 +42,7 @@ impl<C: Coordinator> Dynamo<C> {
         let read = ShardRead::of_stream((&table, log), (&stream, iterator.shard), until, &self.streams.known);
         let _turn = self.streams.readers.acquire(1).await;
         let records = read.records(&self.store(), &stream, from, limit).await?;
+        self.metrics().count(|figures| figures.returned_records += records.shown.len() as u64);
         let (mut shown, mut answer) = (Texts::default(), Map::new());
         records.shown.into_iter().for_each(|record| shown.push_text(record.text));
         // A closed shard ends with its last record.

@@ -49,6 +49,7 @@ mod system_tables;
 mod tags;
 mod throughput;
 mod time_to_live;
+mod traced;
 mod transact_get_items;
 mod transact_write_items;
 mod transfers;
@@ -73,6 +74,7 @@ use exec::ddl::log_edits;
 use exec::{Executor, Principal};
 use hyper::http::request::Parts;
 use items::{Item, item_size};
+use replica::TraceLog;
 use rt::{Injected, Rt};
 use schema::{Role, Schema};
 use serde_json::{Map, Value as Json};
@@ -88,7 +90,7 @@ use crate::error::{ApiError, ErrorKind, Result};
 use crate::local_nodes::local_nodes;
 use crate::metrics::{ApiFigures, Metrics};
 use crate::pages;
-use crate::permissions;
+use crate::permissions::{self, tables_of};
 use crate::reply::{Reply, text_of};
 use crate::request::{Capacity, Request};
 use crate::settings::ApiSettings;
@@ -152,6 +154,8 @@ pub struct Dynamo<C> {
     snapshots: Option<Rc<dyn SnapshotStore>>,
     /// The timeout of the service level of the role that has signed the request; none for the node's.
     timeout: Option<Duration>,
+    /// Where the steps of the request are recorded, if it is traced.
+    trace: Option<TraceLog>,
     /// Injected bugs.
     canaries: Injected<Canaries>,
 }
@@ -168,6 +172,7 @@ impl<C> Clone for Dynamo<C> {
             tables: self.tables.clone(),
             transfers: self.transfers.clone(),
             snapshots: self.snapshots.clone(),
+            trace: self.trace.clone(),
             ..*self
         }
     }
@@ -191,6 +196,7 @@ impl<C: Coordinator> Dynamo<C> {
             transfers: None,
             snapshots: None,
             timeout: None,
+            trace: None,
             canaries: Injected::default(),
         }
     }
@@ -354,7 +360,10 @@ impl<C: Coordinator> Dynamo<C> {
     ) -> Answer {
         let known = self.metrics.begin(operation);
         let (began, watched) = (self.executor.clock().now(), self.executor.begin());
-        let result = self.run(operation, body, host, role).await;
+        let result = match self.begin_trace(operation, body) {
+            None => self.run(operation, body, host, role).await,
+            Some(trace) => Box::pin(self.run_traced(trace, (operation, body), (host, source), role)).await,
+        };
         if let Some(operation) = known {
             self.metrics.end(operation, self.executor.clock().now().duration_since(began));
             self.executor.end(watched, || described(operation, Request::parse(body).ok().as_ref()));
@@ -618,6 +627,7 @@ impl<C: Coordinator> Dynamo<C> {
             isolation: self.isolation,
             metrics: &self.metrics,
             timeout: self.timeout.or(self.settings().timeout),
+            trace: self.trace.as_ref(),
             canaries: self.canaries,
         }
     }
@@ -725,17 +735,7 @@ impl<C: Coordinator> Dynamo<C> {
 
 /// A slow request for the log: its operation and its tables, and nothing of its items.
 fn described(operation: &str, request: Option<&Request>) -> String {
-    let needed = request.and_then(|request| permissions::needed(operation, request));
-    let mut tables: BTreeSet<String> = needed
-        .into_iter()
-        .flatten()
-        .filter_map(|(_, resource)| match resource {
-            Resource::Table { name, .. } => Some(name),
-            _ => None,
-        })
-        .collect();
-    let named = request.and_then(|request| request.table_name().ok()).map(str::to_owned);
-    tables.extend(named);
+    let tables: BTreeSet<String> = tables_of(operation, request).into_iter().map(|(_, name)| name).collect();
     match tables.is_empty() {
         true => format!("DynamoDB {operation}"),
         false => format!("DynamoDB {operation} on {}", tables.into_iter().collect::<Vec<_>>().join(", ")),

@@ -411,6 +411,9 @@ impl<C: Coordinator> Dynamo<C> {
     /// Counts the work of a Query or Scan: the units that it consumed, and the work of its filter.
     pub(super) fn count_page(&self, page: &Page, request: &PageRequest) {
         self.metrics.read(page.read.consumed(request).total());
+        if !request.counts {
+            self.metrics.count(|figures| figures.returned_items += page.count as u64);
+        }
         if request.filter.is_some() {
             self.metrics.count(|figures| {
                 figures.filtered_rows_read += page.scanned as u64;

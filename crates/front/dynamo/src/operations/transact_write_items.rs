@@ -88,6 +88,11 @@ pub(super) fn unless_cancelled<T>(parts: Vec<Result<T>>) -> Result<Vec<T>> {
     Err(ApiError::cancelled(reasons))
 }
 
+/// The request of a transaction. Without a token nothing is compared with its parameters.
+pub(super) fn origin<'a>(token: Option<&'a str>, parts: &Json) -> Origin<'a> {
+    Origin { token, fingerprint: token.map_or(0, |_| fingerprint(parts)) }
+}
+
 /// Refuses an item that a transaction has twice.
 pub(super) fn check_twice<'a>(keys: impl Iterator<Item = (&'a str, &'a RowKey)>) -> Result<()> {
     let mut known = std::collections::BTreeSet::new();
@@ -125,7 +130,7 @@ impl<C: Coordinator> Dynamo<C> {
         let read = |(at, part)| self.part_to_write(at, part);
         let writes = list.iter().enumerate().map(read).collect::<Result<Vec<_>>>()?;
         let writes = unless_cancelled(writes)?;
-        let origin = Origin { token, fingerprint: fingerprint(Json::Array(list.to_vec())) };
+        let origin = origin(token, request.required("TransactItems")?);
         let mut answer = Map::new();
         if let Some(consumed) = self.write_at_once(&writes, origin, asked).await? {
             answer.insert("ConsumedCapacity".to_owned(), consumed);
@@ -201,11 +206,12 @@ impl<C: Coordinator> Dynamo<C> {
     /// One of Put, Update, Delete and ConditionCheck. A key that does not fit its table is a reason to cancel, and not an error of the
     /// request.
     fn part_to_write(&self, at: usize, part: &Json) -> Result<Result<ItemWrite>> {
-        let part = Request::part(part)?;
+        let part = json::read_map(part)?;
         let names = ["ConditionCheck", "Put", "Update", "Delete"];
-        let given: Vec<&str> = names.into_iter().filter(|name| part.has(name)).collect();
-        let name = match given[..] {
-            [name] => name,
+        let given = |name| Some((name, part.get(name).filter(|given| !given.is_null())?));
+        let given: Vec<(&str, &Json)> = names.into_iter().filter_map(given).collect();
+        let (name, given) = match given[..] {
+            [given] => given,
             [] => {
                 return invalid!(
                     "Invalid Request: TransactWriteRequest should contain Delete or Put or Update request"
@@ -214,8 +220,8 @@ impl<C: Coordinator> Dynamo<C> {
             _ => return invalid!("TransactItems can only contain one of Check, Put, Update or Delete"),
         };
         let inner = match name {
-            "Put" | "Delete" => Request::transaction_part(part.required(name)?, "ConditionExpression")?,
-            _ => Request::part(part.required(name)?)?,
+            "Put" | "Delete" => Request::transaction_part(given, "ConditionExpression")?,
+            _ => Request::part(given)?,
         };
         let required = |expression: &str| match inner.has(expression) {
             true => Ok(()),

@@ -96,7 +96,7 @@ impl<C: Coordinator> Dynamo<C> {
                 "Member must satisfy regular expression pattern: ^[^\\$]+$",
             );
         }
-        let fingerprint = format!("{:032x}", fingerprint(request.without("ClientToken")));
+        let fingerprint = format!("{:032x}", fingerprint(&request.without("ClientToken")));
         let now = self.executor.clock().wall_micros().div_euclid(1000);
         let number = match token {
             Some(token) => crc32fast::hash(token.as_bytes()),

@@ -209,7 +209,7 @@ impl ItemWrite {
         let decided = self.decide(old.cloned().map(Rc::new))?;
         let consumed = Consumed::of_write(&self.table, decided.before.as_deref(), decided.after.as_deref());
         let effect = match self.row_write(&decided) {
-            Some(RowWrite::Put(item)) => Effect::Put(Rc::unwrap_or_clone(item)),
+            Some(RowWrite::Put(item)) => Effect::Put(item),
             Some(RowWrite::Delete) => Effect::Delete,
             Some(RowWrite::Update(before, after)) => {
                 let (mut set, mut removed) = (Item::new(), Vec::new());

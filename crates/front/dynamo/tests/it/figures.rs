@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use dynamo::{ApiFigures, Dynamo, Isolation};
 use exec::backend::Clock;
-use exec::{ExecLimits, Executor, NodeInfo};
+use exec::{ExecLimits, Executor, NodeInfo, SlowTracing};
 use rt::Instant;
 use serde_json::json;
 
@@ -78,6 +78,9 @@ fn requests_are_counted_by_operation() {
             ("ValidationException", 1)
         ]
     );
+    assert_eq!((figures.conditional_check_failed, figures.user_errors, figures.system_errors), (1, 3, 0));
+    // Four items of the scan without a filter, and three of the query.
+    assert_eq!(figures.returned_items, 7);
     let batches: Vec<_> = figures.batch_items.into_iter().collect();
     assert_eq!(batches, [("BatchGetItem", 2), ("BatchWriteItem", 3)]);
     // The scan found four items and no 2, the query three items and each a 1.
@@ -154,6 +157,51 @@ fn slow_requests_are_named_by_operation_and_table() {
     assert!(!said.contains("secret") && !said.contains("Nonsense"), "{said}");
     assert!(figures.operations["PutItem"].latencies.sum >= Duration::from_millis(600));
     assert_eq!(report(1).0, None, "nothing was slow");
+}
+
+#[test]
+fn slow_requests_are_recorded_for_cql_and_the_api() {
+    let recorded = |step, threshold| {
+        let node = NodeInfo {
+            cluster_name: "c".to_owned(),
+            snitch: "s".to_owned(),
+            address: ([127, 0, 0, 1], 9042).into(),
+        };
+        let slow_tracing = SlowTracing { enabled: true, threshold, ..SlowTracing::default() };
+        let limits = ExecLimits { slow_tracing, ..ExecLimits::default() };
+        let clock = Rc::new(SlowClock(Cell::default(), step));
+        let executor = Rc::new(Executor::new(Memory::new(), clock, node, limits));
+        let api = Dynamo::new(executor.clone(), Isolation::Always);
+        create(&api, "slow", None);
+        let item = json!({ "TableName": "slow", "Item": { "p": { "S": "x".repeat(5_000) } } });
+        let refused = call(&api, "PutItem", &item.to_string());
+        assert_eq!(refused.status, 400, "the key is too long: {}", refused.body);
+        body_of(call(
+            &api,
+            "GetItem",
+            &json!({ "TableName": "slow", "Key": { "p": { "S": "k" } } }).to_string(),
+        ));
+        let scan = |table: &str| {
+            let table = format!(".scylla.alternator.system_traces.{table}");
+            body_of(call(&api, "Scan", &json!({ "TableName": table }).to_string()))
+        };
+        ["sessions", "events", "sessions_time_idx", "node_slow_log", "node_slow_log_time_idx"].map(scan)
+    };
+    let of = |items: &serde_json::Value, text: &str| {
+        let items = items["Items"].as_array().expect("items");
+        items.iter().filter(|item| item.to_string().contains(text)).count()
+    };
+    let [sessions, events, by_time, slow, slow_by_time] = recorded(600, Duration::from_millis(500));
+    assert_eq!(
+        (of(&sessions, "Alternator PutItem"), of(&sessions, "Alternator GetItem")),
+        (1, 1),
+        "{sessions}"
+    );
+    assert_eq!((of(&slow, "xxx<truncated>"), of(&slow, "alternator_slow.slow")), (1, 3), "{slow}");
+    assert_eq!(of(&events, "Request failed"), 1, "{events}");
+    assert!(of(&by_time, "minute") >= 3 && of(&slow_by_time, "minute") >= 3, "{by_time} {slow_by_time}");
+    let none = recorded(1, Duration::from_secs(60));
+    assert!(none.iter().all(|table| of(table, "") == 0), "nothing was slow: {none:?}");
 }
 
 #[test]

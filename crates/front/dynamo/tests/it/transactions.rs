@@ -10,7 +10,8 @@ use std::task::{Context, Poll, Waker};
 
 use cluster::SchemaEdit;
 use coordinator::{
-    CasOptions, CasOutcome, ClusterView, Consistency, RequestError, SchemaChangeError, WriteOptions,
+    CAS_APART_MICROS, CasOptions, CasOutcome, ClusterView, Consistency, RequestError, SchemaChangeError,
+    WriteOptions,
 };
 use dynamo::{Dynamo, Isolation};
 use exec::backend::{Clock, Coordinator, Decide};
@@ -171,7 +172,7 @@ impl Coordinator for Stepped {
             self.world.micros.set(self.world.micros.get() + 11_000_000);
         }
         let micros = || {
-            self.world.micros.set(self.world.micros.get() + 1);
+            self.world.micros.set(self.world.micros.get() + CAS_APART_MICROS);
             self.world.micros.get()
         };
         let mut decide = |page: &ReadPage, _: Timestamp| decide(page, micros());

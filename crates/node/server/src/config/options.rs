@@ -282,6 +282,12 @@ options! {
     request_timeout: Duration = Duration::from_secs(10), "How long anything else may take.";
     #[alias("slow_query_log_timeout_in_ms", "ms")]
     slow_query_log_timeout: Duration = Duration::from_millis(500), live "Statements that take longer are named in the log; 0 for none.";
+    slow_query_tracing: bool = false, live "Whether requests that take longer than slow_query_tracing_threshold are recorded in system_traces.node_slow_log, with their steps.";
+    #[alias("slow_query_tracing_threshold_in_us", "us")]
+    slow_query_tracing_threshold: Duration = Duration::from_millis(500), live "How long a request takes that slow_query_tracing does not record.";
+    #[alias("slow_query_tracing_ttl_in_s", "s")]
+    slow_query_tracing_ttl: Duration = Duration::from_secs(24 * 60 * 60), live "How long records of slow requests are kept.";
+    slow_query_tracing_fast: bool = false, live "Whether slow_query_tracing records requests without their steps, which costs much less.";
     trace_probability: f64 = 0.0, live "Share of the requests that are traced although their client does not ask for it, from 0 to 1.";
     tombstone_warn_threshold: u64 = 1_000, live "Tombstones in a read from which it is logged.";
     tombstone_failure_threshold: u64 = 100_000, live "Tombstones in a read from which it fails.";
@@ -622,6 +628,11 @@ impl Config {
         if !(0.0..=1.0).contains(&self.trace_probability) {
             let value = self.trace_probability.to_string();
             return Err(refused("trace_probability", value, "expected a number from 0 to 1"));
+        }
+        let ttl = &self.slow_query_tracing_ttl;
+        if !(1..=u64::from(schema::TTL_MAX)).contains(&ttl.as_secs()) {
+            let expected = format!("expected from 1s to {}s", schema::TTL_MAX);
+            return Err(refused("slow_query_tracing_ttl", ttl.show(), expected));
         }
         for (name, timeout) in [
             ("read_request_timeout", self.read_request_timeout),

@@ -245,6 +245,7 @@ pub(crate) fn in_unit(value: &str, unit: &str) -> Option<u64> {
     let bytes = |shift: u32| Size::parse(value).ok().map(|size| size.0 >> shift);
     let time = || Duration::parse(value).ok();
     match unit {
+        "us" => time().and_then(|time| u64::try_from(time.as_micros()).ok()),
         "ms" => time().and_then(|time| u64::try_from(time.as_millis()).ok()),
         "s" => time().map(|time| time.as_secs()),
         "KiB" => bytes(10),

@@ -131,3 +131,50 @@ fn a_share_of_the_requests_is_traced_and_slow_ones_are_named() {
     node.says(line);
     assert!(node.log().contains("operations were slow in the last"), "{}", node.log());
 }
+
+#[test]
+fn slow_requests_are_recorded_with_their_steps() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = Setup::new(dir.path()).start();
+    let mut client = node.client(0, Version::V4);
+    client.create_keyspace();
+    client.query("CREATE TABLE ks.t (k int PRIMARY KEY)");
+    let path = "/storage_service/slow_query";
+    let disabled = r#"{"enable":false,"ttl":86400,"threshold":500000,"fast":false}"#;
+    assert_eq!(node.http(10000, "GET", path), disabled);
+    // The records of an INSERT of a key: their sessions, each with the number of its steps.
+    let recorded = |client: &mut Client, k: i32| {
+        let insert = format!("INSERT INTO ks.t (k) VALUES ({k})");
+        assert_eq!(client.ask(&insert).tracing_id, None, "without the flag no id is returned");
+        let rows = client.texts(
+            "SELECT command, CAST(session_id AS text), CAST(ttl(duration) AS text), parameters['consistency_level'] \
+             FROM system_traces.node_slow_log WHERE table_names CONTAINS 'ks.t' ALLOW FILTERING",
+        );
+        let own: Vec<_> = rows.into_iter().filter(|row| row[0] == insert).collect();
+        let steps = |row: &Vec<String>| {
+            assert!((8_000..=8_600).contains(&row[2].parse().expect("a number")), "{row:?}");
+            assert_eq!(row[3], "ONE");
+            let id = &row[1];
+            let of = |table: &str| format!("SELECT {table} WHERE session_id = {id}");
+            assert_eq!(client.texts(&of("request FROM system_traces.sessions")), [["Execute CQL3 query"]]);
+            let times = "SELECT CAST(node_ip AS text) FROM system_traces.node_slow_log_time_idx";
+            let times = format!("{times} WHERE session_id = {id} ALLOW FILTERING");
+            assert_eq!(client.texts(&times).len(), 1);
+            client.texts(&of("activity FROM system_traces.events")).len()
+        };
+        own.iter().map(steps).collect::<Vec<_>>()
+    };
+    let none: [usize; 0] = [];
+    assert_eq!(recorded(&mut client, 1), none, "it is off");
+    node.http(10000, "POST", &format!("{path}?enable=true&ttl=8600&threshold=0"));
+    let steps = recorded(&mut client, 2);
+    assert!(steps.len() == 1 && steps[0] > 2, "{steps:?}");
+    node.http(10000, "POST", &format!("{path}?fast=true"));
+    // The other shard records as well.
+    assert_eq!(recorded(&mut node.client(1, Version::V4), 3), [0]);
+    node.http(10000, "POST", &format!("{path}?threshold=60000000"));
+    assert_eq!(recorded(&mut client, 4), none, "it is not slow");
+    assert!(node.http(10000, "GET", path).contains("60000000"));
+    node.http(10000, "POST", &format!("{path}?enable=false&threshold=0"));
+    assert_eq!(recorded(&mut client, 5), none);
+}

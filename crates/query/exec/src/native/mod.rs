@@ -36,7 +36,7 @@ use crate::plan::Plan;
 use crate::redact::redacted;
 use crate::request::Caller;
 use crate::sink::{Outcome, too_large};
-use crate::trace::Trace;
+use crate::trace::{Trace, Traced};
 use encode::{ResultWriter, write_outcome};
 use parameters::{BoundBy, bind, parameters, set_checked, trace_parameters};
 use prepared_statements::{Found, bytes_of};
@@ -110,8 +110,8 @@ impl<C: Coordinator> NativeFrontend<C> {
         out: &mut ResponseWriter,
     ) {
         let (text, began) = (query.text.as_str(), self.executor.begin());
-        let trace = self.executor.begin_trace(tracing, ("QUERY", "Execute CQL3 query"), || {
-            trace_parameters(text, &query.parameters)
+        let trace = self.executor.begin_trace(tracing, || {
+            traced("QUERY", "Execute CQL3 query", trace_parameters(text, &query.parameters))
         });
         let mut event = None;
         let result = {
@@ -166,8 +166,9 @@ impl<C: Coordinator> NativeFrontend<C> {
         out: &mut ResponseWriter,
     ) {
         let text = prepare.text.as_str();
-        let trace = self.executor.begin_trace(tracing, ("PREPARE", "Preparing CQL3 query"), || {
-            vec![("query".to_owned(), redacted(text).into_owned())]
+        let trace = self.executor.begin_trace(tracing, || {
+            let parameters = vec![("query".to_owned(), redacted(text).into_owned())];
+            traced("PREPARE", "Preparing CQL3 query", parameters)
         });
         let keyspace = prepare.keyspace.as_ref().map(|keyspace| keyspace.as_str());
         let mut event = None;
@@ -231,7 +232,7 @@ impl<C: Coordinator> NativeFrontend<C> {
         out: &mut ResponseWriter,
     ) -> bool {
         let (executor, query) = (&*self.executor, &execute.parameters);
-        if executor.is_audited() || executor.traces_by_chance() {
+        if executor.is_audited() || executor.traces_unasked() {
             return false;
         }
         if query.paging_state.is_some() || query.now_in_seconds.is_some() {
@@ -275,10 +276,10 @@ impl<C: Coordinator> NativeFrontend<C> {
         let (mut trace, began) = (None, self.executor.begin());
         let result = match self.current(&execute.id).await {
             Ok(prepared) => {
-                let what = ("QUERY", "Execute CQL3 prepared query");
-                trace = self
-                    .executor
-                    .begin_trace(tracing, what, || trace_parameters(&prepared.text, &execute.parameters));
+                trace = self.executor.begin_trace(tracing, || {
+                    let parameters = trace_parameters(&prepared.text, &execute.parameters);
+                    traced("QUERY", "Execute CQL3 prepared query", parameters)
+                });
                 let known = execute.result_metadata_id.as_deref();
                 let result = {
                     let parameters = &execute.parameters;
@@ -317,8 +318,10 @@ impl<C: Coordinator> NativeFrontend<C> {
         out: &mut ResponseWriter,
     ) {
         let began = self.executor.begin();
-        let what = ("QUERY", "Execute batch of CQL3 queries");
-        let trace = self.executor.begin_trace(tracing, what, || trace_parameters("", &batch.parameters));
+        let trace = self.executor.begin_trace(tracing, || {
+            let parameters = trace_parameters(&self.batch_text(batch), &batch.parameters);
+            traced("QUERY", "Execute batch of CQL3 queries", parameters)
+        });
         let mut event = None;
         let result = {
             let work = pin!(self.batch_inner(client, (batch, &mut event), trace.as_ref(), out));
@@ -439,6 +442,7 @@ impl<C: Coordinator> NativeFrontend<C> {
         let mut parameters = parameters(&batch.parameters);
         set_checked(&mut parameters, &batch.parameters, None)?;
         let request = self.executor.request(&client.caller, &parameters, keyspace, trace);
+        request.note_tables(plans.iter().map(|(plan, _)| &plan.table));
         let mut result = ResultWriter::new(client.answer_grown, out);
         let outcome = self.executor.run_batch(kind, &plans, &request, &mut result).await?;
         write_outcome(&outcome, client, out);
@@ -460,6 +464,7 @@ impl<C: Coordinator> NativeFrontend<C> {
         set_checked(&mut parameters, query, Some(&prepared.plan))?;
         let mut request =
             self.executor.request(&client.caller, &parameters, prepared.keyspace.as_deref(), trace);
+        request.note_tables(prepared.plan.tables());
         let mut result =
             ResultWriter::of_prepared(prepared, query, known_metadata_id, client.answer_grown, out);
         if matches!(prepared.plan, Plan::Select(_)) {
@@ -488,13 +493,19 @@ impl<C: Coordinator> NativeFrontend<C> {
             });
         }
         let Some(trace) = trace else { return };
-        if trace.asked {
+        let is_wanted = trace.is_wanted();
+        if is_wanted {
             out.set_tracing_id(trace.id);
         }
-        if !self.executor.end_trace(trace, &client.caller).await {
+        if !self.executor.end_trace(trace, &client.caller.principal).await && is_wanted {
             out.warn("The trace of this request could not be written");
         }
     }
+}
+
+/// A traced request, in Cassandra's words.
+fn traced(command: &'static str, request: &'static str, parameters: Vec<(String, String)>) -> Traced {
+    Traced { command, request: request.into(), parameters }
 }
 
 /// As much of a text as an entry of the audit log has, and a bit of the rest if there is any.

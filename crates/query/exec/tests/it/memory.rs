@@ -10,8 +10,8 @@ use cdc::Log;
 use cluster::SchemaEdit;
 use cluster::state::{Command, CommandId, Proposal};
 use coordinator::{
-    CasOptions, CasOutcome, ClusterView, ComputedRows, Consistency, RangePart, ReplicaFailure, RequestError,
-    SchemaChangeError, ViewNode, WriteOptions, read_computed,
+    CAS_APART_MICROS, CasOptions, CasOutcome, ClusterView, ComputedRows, Consistency, RangePart,
+    ReplicaFailure, RequestError, SchemaChangeError, ViewNode, WriteOptions, read_computed,
 };
 use exec::ExecError;
 use exec::backend::{Clock, Coordinator, Decide};
@@ -193,7 +193,13 @@ impl Memory {
     // For the tests of crate `dynamo`, which have this file too.
     #[allow(dead_code)]
     pub fn behind_ballots(&self) -> i64 {
-        (START_SECONDS + 1) * 1_000_000 + i64::try_from(self.versions.get()).unwrap() + 1
+        self.last_ballot() + 1
+    }
+
+    /// The time of the last conditional write.
+    fn last_ballot(&self) -> i64 {
+        let drawn = i64::try_from(self.versions.get()).unwrap() * CAS_APART_MICROS;
+        (START_SECONDS + 1) * 1_000_000 + drawn
     }
 
     /// Reads of places since this was asked.
@@ -749,7 +755,7 @@ impl Coordinator for Memory {
         let page = self.read(command, options.commit, options.deadline).await?;
         // Later than the times that the test's clock has given out.
         self.versions.set(self.versions.get() + 1);
-        let ballot = (START_SECONDS + 1) * 1_000_000 + i64::try_from(self.versions.get()).unwrap();
+        let ballot = self.last_ballot();
         match decide(&page, ballot)? {
             None => Ok(CasOutcome::Refused(page)),
             Some(update) => {
