@@ -8,6 +8,9 @@ use rt::Instant;
 
 use crate::ReadPage;
 
+/// Steps of a request that are recorded; the last one reports that there are more.
+const EVENTS_MAX: usize = 1_000;
+
 /// One step of a traced request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TraceEvent {
@@ -39,12 +42,25 @@ impl TraceLog {
 
     /// Adds a step.
     pub fn add(&self, at: Instant, shard: u16, activity: impl Into<String>) {
-        self.events.borrow_mut().push(TraceEvent { at, shard, activity: activity.into() });
+        self.extend([TraceEvent { at, shard, activity: activity.into() }]);
     }
 
     /// Adds the steps of another shard.
-    pub fn extend(&self, events: Vec<TraceEvent>) {
-        self.events.borrow_mut().extend(events);
+    pub fn extend(&self, events: impl IntoIterator<Item = TraceEvent>) {
+        let mut all = self.events.borrow_mut();
+        for event in events {
+            match all.len() {
+                EVENTS_MAX.. => return,
+                // Place for one: the others are left out.
+                len if len + 1 == EVENTS_MAX => {
+                    all.push(TraceEvent {
+                        activity: format!("Further steps than {len} are not recorded"),
+                        ..event
+                    });
+                }
+                _ => all.push(event),
+            }
+        }
     }
 
     /// All steps, by time.
@@ -64,4 +80,20 @@ impl TraceLog {
 pub(crate) fn found(page: &ReadPage) -> String {
     let rows: usize = page.partitions.iter().map(|partition| partition.rows.len()).sum();
     format!("Read {rows} live rows and {} tombstone cells", page.tombstones)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trace_has_an_end() {
+        let log = TraceLog::default();
+        (0..EVENTS_MAX + 5).for_each(|step| log.add(Instant::START, 0, step.to_string()));
+        log.extend(vec![TraceEvent { at: Instant::START, shard: 1, activity: "other".to_owned() }; 7]);
+        let events = log.into_events();
+        assert_eq!(events.len(), EVENTS_MAX);
+        assert_eq!(events[EVENTS_MAX - 2].activity, (EVENTS_MAX - 2).to_string());
+        assert_eq!(events[EVENTS_MAX - 1].activity, "Further steps than 999 are not recorded");
+    }
 }
