@@ -29,9 +29,10 @@ pub fn moved(mut update: PartitionUpdate, k: i32) -> PartitionUpdate {
     update
 }
 
-/// Gives every update timestamps of its own. Without ties it does not matter in which order things are merged and forgotten.
-pub fn stamped(mut update: PartitionUpdate, number: i64) -> PartitionUpdate {
-    let stamp = |timestamp: i64| if timestamp == i64::MIN { timestamp } else { timestamp * 64 + number };
+/// Gives every update timestamps of its own, `later` than those that it has. Without ties it does not matter in which order things are merged and forgotten.
+pub fn stamped(mut update: PartitionUpdate, later: i64, number: i64) -> PartitionUpdate {
+    let stamp =
+        |timestamp: i64| if timestamp == i64::MIN { timestamp } else { (timestamp + later) * 64 + number };
     let deletion = |deletion: &mut DeletionTime| deletion.timestamp = stamp(deletion.timestamp);
     let row = |row: &mut Row| {
         row.liveness.timestamp = stamp(row.liveness.timestamp);
@@ -136,7 +137,7 @@ fn check(case: Case) -> Result<(), TestCaseError> {
     for (number, (update, k, holders)) in case.updates.into_iter().enumerate() {
         let mut update = moved(update, k);
         if !case.ties {
-            update = stamped(update, number as i64);
+            update = stamped(update, 0, number as i64);
         }
         holders.iter().for_each(|holder| updates[*holder].push(update.clone()));
     }

@@ -43,7 +43,8 @@ fn case() -> impl Strategy<Value = Case> {
     let shards = prop_oneof![Just([1, 1, 1]), Just([1, 2, 3]), Just([3, 2, 4])];
     let bytes_max = prop_oneof![Just(u32::MAX), 1u32..2_000];
     let rest = (prop_oneof![Just(u64::MAX), 1u64..4], any::<u64>());
-    (updates(), updates(), shards, any::<[[bool; 3]; 2]>(), 99u32..105, bytes_max, rest).prop_map(
+    let compacted = prop_oneof![Just([[false; 3]; 2]), any::<[[bool; 3]; 2]>()];
+    (updates(), updates(), shards, compacted, 99u32..105, bytes_max, rest).prop_map(
         |(before, after, shard_counts, compacted, gc_before, bytes_max, (forget_every, seed))| Case {
             before,
             after,
@@ -57,9 +58,12 @@ fn case() -> impl Strategy<Value = Case> {
     )
 }
 
-fn hand_out(updates: Updates, from: usize, nodes: &[Node]) {
+/// The timestamps of generated data are below this one.
+const TIMESTAMPS: i64 = 6;
+
+fn hand_out(updates: Updates, (later, from): (i64, usize), nodes: &[Node]) {
     for (number, (update, k, holders)) in updates.into_iter().enumerate() {
-        let update = stamped(moved(update, k), (from + number) as i64);
+        let update = stamped(moved(update, k), later, (from + number) as i64);
         holders.iter().for_each(|holder| nodes[*holder].updates.borrow_mut().push(update.clone()));
     }
 }
@@ -67,7 +71,7 @@ fn hand_out(updates: Updates, from: usize, nodes: &[Node]) {
 fn check(case: Case) -> Result<(), TestCaseError> {
     let nodes: Vec<Node> = case.shard_counts.iter().map(|count| Node::new(Vec::new(), *count)).collect();
     let (rule, count) = (PurgeRule::new(NOW, case.gc_before), case.before.len());
-    hand_out(case.before, 0, &nodes);
+    hand_out(case.before, (0, 0), &nodes);
     let slices = *case.shard_counts.iter().min().expect("three nodes");
     let wire = Wire::new(&data_table(), &nodes, FollowerConfig::default());
     wire.forget_every.set(case.forget_every);
@@ -84,7 +88,9 @@ fn check(case: Case) -> Result<(), TestCaseError> {
         }
     };
     compact(case.compacted[0], &mut covered);
-    hand_out(case.after, count, &nodes);
+    // A deletion is purged when its grace is over, in which everything older has arrived: writes are late only where nothing is purged.
+    let is_purged = case.compacted.iter().flatten().any(|compacted| *compacted);
+    hand_out(case.after, (if is_purged { TIMESTAMPS } else { 0 }, count), &nodes);
     compact(case.compacted[1], &mut covered);
 
     let everything: Vec<PartitionUpdate> =
