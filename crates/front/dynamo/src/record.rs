@@ -308,6 +308,15 @@ pub(crate) fn decide(found: Option<Record>, attempt: Attempt, wanted: Status) ->
 }
 
 #[cfg(test)]
+impl Record {
+    /// The record of an attempt on no items, which began in 1970.
+    pub(crate) fn empty(status: Status, attempt: Attempt) -> Self {
+        let items = items_text(std::iter::empty());
+        Self { status, attempt, fingerprint: 1, begun: 0, items, datacenter: None }
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use items::Value;
@@ -341,14 +350,7 @@ mod tests {
 
     #[test]
     fn a_record_that_an_intent_may_need_is_kept_for_good() {
-        let record = |status| Record {
-            status,
-            attempt: 1,
-            fingerprint: 1,
-            begun: 0,
-            items: items_text(std::iter::empty()),
-            datacenter: None,
-        };
+        let record = |status| Record::empty(status, 1);
         let lasting = |status: &Status| record(*status).ttl(Injected::default()).is_none();
         let lasting = Status::ALL.iter().map(|(status, _)| *status).filter(lasting);
         assert_eq!(lasting.collect::<Vec<_>>(), [Status::Pending, Status::Committed]);
@@ -367,14 +369,7 @@ mod tests {
     #[test]
     fn a_decision_is_final() {
         use Status::{Applied, Cancelled, Committed, Pending};
-        let of = |status, attempt| Record {
-            status,
-            attempt,
-            fingerprint: 1,
-            begun: 0,
-            items: items_text(std::iter::empty()),
-            datacenter: None,
-        };
+        let of = Record::empty;
         for (found, wanted, after) in [
             (Pending, Committed, Committed),
             (Pending, Cancelled, Cancelled),

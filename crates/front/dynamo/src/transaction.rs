@@ -279,34 +279,26 @@ fn begin(found: Option<Record>, fresh: &Record) -> (Option<Record>, Begun) {
 mod tests {
     use super::*;
 
-    fn record(status: Status, attempt: Attempt) -> Record {
-        Record {
-            status,
-            attempt,
-            fingerprint: 1,
-            begun: 0,
-            items: items_text(std::iter::empty()),
-            datacenter: None,
-        }
-    }
-
     #[test]
     fn a_token_stands_for_one_transaction() {
-        let fresh = Record { begun: 5, ..record(Status::Pending, 2) };
+        let fresh = Record { begun: 5, ..Record::empty(Status::Pending, 2) };
         assert!(matches!(begin(None, &fresh), (Some(_), Begun::Started)));
-        assert!(matches!(begin(Some(record(Status::Cancelled, 1)), &fresh), (Some(_), Begun::Started)));
+        assert!(matches!(
+            begin(Some(Record::empty(Status::Cancelled, 1)), &fresh),
+            (Some(_), Begun::Started)
+        ));
         for done in [Status::Committed, Status::Applied] {
-            assert!(matches!(begin(Some(record(done, 1)), &fresh), (None, Begun::Done)));
+            assert!(matches!(begin(Some(Record::empty(done, 1)), &fresh), (None, Begun::Done)));
         }
-        let (None, Begun::Failed(error)) = begin(Some(record(Status::Pending, 1)), &fresh) else {
+        let (None, Begun::Failed(error)) = begin(Some(Record::empty(Status::Pending, 1)), &fresh) else {
             panic!("a transaction in progress is begun again");
         };
         assert_eq!(error.kind, ErrorKind::TransactionInProgress);
         assert!(matches!(begin(Some(fresh.clone()), &fresh), (None, Begun::Started)));
         let late = Record { begun: 60_000_000, ..fresh.clone() };
-        assert!(matches!(begin(Some(record(Status::Pending, 1)), &late), (Some(_), Begun::Started)));
+        assert!(matches!(begin(Some(Record::empty(Status::Pending, 1)), &late), (Some(_), Begun::Started)));
         let other = Record { fingerprint: 2, ..fresh };
-        let (None, Begun::Failed(error)) = begin(Some(record(Status::Applied, 1)), &other) else {
+        let (None, Begun::Failed(error)) = begin(Some(Record::empty(Status::Applied, 1)), &other) else {
             panic!("a token is used for two requests");
         };
         assert_eq!(error.kind, ErrorKind::IdempotentParameterMismatch);
