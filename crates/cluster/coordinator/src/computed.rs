@@ -147,7 +147,7 @@ impl<'a> Page<'a> {
         let slices = &self.command.slices;
         let last = self.command.resume.as_ref().filter(|resume| resume.key == key);
         let slices = match last.and_then(|resume| resume.clustering.as_ref()) {
-            Some(last) => slices.after(&self.command.table, last, self.command.reversed),
+            Some(last) => slices.after(last, self.command.reversed),
             None => slices.clone(),
         };
         self.builder.push(Fragment::PartitionStart { key: key.clone(), deletion: part.deletion });

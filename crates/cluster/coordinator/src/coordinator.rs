@@ -248,16 +248,16 @@ impl Coordinator {
         self.operations.reads.read(&self.context, command, consistency, deadline).await
     }
 
-    /// Hands the live row that a lookup finds to `visit` where it lies, when this node is the only replica of the partition and its shard
+    /// Hands the live row that a lookup, of a request that began then, finds to `visit` where it lies, when this node is the only replica of the partition and its shard
     /// has all of it in memory; its result, and the tombstones in the row. None when [`Coordinator::read`] is to be used.
     #[inline]
     pub fn row_here<T>(
         &self,
         lookup: &RowLookup<'_>,
-        consistency: Consistency,
+        (consistency, began): (Consistency, Instant),
         visit: impl FnOnce(Option<&Row>) -> T,
     ) -> Option<(T, u64)> {
-        self.operations.reads.row_here(&self.context, lookup, consistency, visit)
+        self.operations.reads.row_here(&self.context, lookup, (consistency, began), visit)
     }
 
     /// The names of this node's sources that may hold something of a partition: see [`Replica::fragment_sources`].

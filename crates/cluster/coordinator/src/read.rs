@@ -327,7 +327,7 @@ impl<'a> Assembly<'a> {
             let room = usize::try_from(limits.rows - self.rows).unwrap_or(usize::MAX);
             let cut = partition.rows.len() > room;
             if cut {
-                partition.truncate(&self.command.table, room, self.command.reversed);
+                partition.truncate(room, self.command.reversed);
             }
             self.rows += partition.row_count(now);
             self.bytes += partition.rows.iter().map(mutation::Row::memory_size).sum::<usize>();

@@ -54,7 +54,7 @@ impl Reads {
         }
     }
 
-    /// Hands the live row that a lookup finds to `visit` where it lies, when this node is the only replica of the partition and its shard
+    /// Hands the live row that a lookup, of a request that began then, finds to `visit` where it lies, when this node is the only replica of the partition and its shard
     /// has all of it in memory; its result, and the tombstones in the row. None when the row has to be read, of which nothing was counted:
     /// also when the read is to fail.
     #[inline]
@@ -62,7 +62,7 @@ impl Reads {
         &self,
         context: &Context,
         lookup: &RowLookup<'_>,
-        consistency: Consistency,
+        (consistency, began): (Consistency, Instant),
         visit: impl FnOnce(Option<&Row>) -> T,
     ) -> Option<(T, u64)> {
         let table = lookup.table;
@@ -75,7 +75,6 @@ impl Reads {
         }
         erm.check_only_here(consistency).ok()?;
         let _under_way = Admission(&context).admit_own(&erm.view).ok()?;
-        let began = context.rt().now();
         let seen = context.replica().row_here(lookup, began, visit)?;
         let now = context.rt().now();
         self.keys.ended(now - began, &Ok(()));

@@ -51,7 +51,7 @@ pub(crate) async fn reconcile_injected(
         .cloned();
     if let Some(end) = end.as_ref().filter(|_| !injected.unclipped_pages) {
         for page in &mut pages {
-            clip_in_steps(&command.table, page, end, command.reversed, &mut pace).await;
+            clip_in_steps(page, end, command.reversed, &mut pace).await;
         }
     }
     let tombstones = pages.iter().map(|page| page.tombstones).max().unwrap_or(0);

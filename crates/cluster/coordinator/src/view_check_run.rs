@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures_util::StreamExt;
-use mutation::{Bound, Clustering, DecoratedKey, PartitionUpdate, Row, RowRange, Slices};
+use mutation::{Clustering, DecoratedKey, PartitionUpdate, Row, RowRange, Slices};
 use replica::{Keys, Limits, Partitions, ReadCommand, ReadPage};
 use schema::Table;
 use topology::TokenRange;
@@ -233,10 +233,7 @@ impl ViewCheckRun {
     ) -> Result<BTreeMap<Place, Row>, Stop> {
         let mut ranges: BTreeMap<&DecoratedKey, Vec<RowRange>> = BTreeMap::new();
         for (key, clustering) in places {
-            ranges.entry(key).or_default().push(RowRange {
-                start: Bound::before_row(table, clustering),
-                end: Bound::after_row(table, clustering),
-            });
+            ranges.entry(key).or_default().push(RowRange::row(clustering));
         }
         let now = self.reads.seconds();
         let commands: Vec<ReadCommand> = ranges

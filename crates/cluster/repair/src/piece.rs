@@ -129,7 +129,7 @@ impl Piece {
             self.prints.truncate(self.parts[last].prints_from);
             let partition = self.parts.pop().expect("it has a last one").whole;
             let mut page = ReadPage { partitions: vec![partition], ..ReadPage::default() };
-            clip(&scope.table, &mut page, upto, false);
+            clip(&mut page, upto, false);
             page.partitions.into_iter().for_each(|partition| self.add(scope, partition));
         }
     }

@@ -2,7 +2,7 @@
 //! known already. See docs/design/repair-incremental.md.
 
 use futures_util::future::try_join_all;
-use mutation::{Bound, PartitionUpdate, RowRange, Slices};
+use mutation::{PartitionUpdate, RowRange, Slices};
 use replica::compare::lacks;
 use replica::{Form, Keys, Limits, PartitionResult, Partitions, ReadCommand, ReadPage};
 
@@ -65,10 +65,7 @@ impl<D: Data> Follower<D> {
         scope: &Scope,
         rows: &PartitionResult,
     ) -> Result<Option<PartitionResult>, FollowerError> {
-        let of_row = |row: &mutation::Row| RowRange {
-            start: Bound::before_row(&scope.table, &row.clustering),
-            end: Bound::after_row(&scope.table, &row.clustering),
-        };
+        let of_row = |row: &mutation::Row| RowRange::row(&row.clustering);
         let of_range = |range: &mutation::RangeTombstone| RowRange {
             start: range.start.clone(),
             end: range.end.clone(),

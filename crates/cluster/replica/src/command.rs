@@ -178,27 +178,27 @@ impl PartitionResult {
     }
 
     /// Keeps the first `rows` rows (one at least) in the order of the read, and the parts of range tombstones up to there.
-    pub fn truncate(&mut self, table: &Table, rows: usize, reversed: bool) {
+    pub fn truncate(&mut self, rows: usize, reversed: bool) {
         self.rows.truncate(rows);
         let last = self.rows.last().expect("a row is kept").clustering.clone();
-        self.clip_ranges(table, &last, reversed);
+        self.clip_ranges(&last, reversed);
     }
 
     /// Keeps the parts of range tombstones up to the row `last` (included) in the order of the read.
-    pub fn clip_ranges(&mut self, table: &Table, last: &Clustering, reversed: bool) {
+    pub fn clip_ranges(&mut self, last: &Clustering, reversed: bool) {
         if self.range_tombstones.is_empty() {
             return;
         }
-        let range = Self::upto(table, last, reversed);
+        let range = Self::upto(last, reversed);
         self.range_tombstones = range::clip(&self.range_tombstones, &Slices::new(vec![range]));
     }
 
     /// Up to the row `last` (included) in the order of a read.
-    pub(crate) fn upto(table: &Table, last: &Clustering, reversed: bool) -> RowRange {
+    pub(crate) fn upto(last: &Clustering, reversed: bool) -> RowRange {
         if reversed {
-            RowRange { start: Bound::before_row(table, last), end: Bound::top() }
+            RowRange { start: Bound::before_row(last), end: Bound::top() }
         } else {
-            RowRange { start: Bound::bottom(), end: Bound::after_row(table, last) }
+            RowRange { start: Bound::bottom(), end: Bound::after_row(last) }
         }
     }
 

@@ -28,22 +28,16 @@ pub fn order(left: &Resume, right: &Resume, reversed: bool) -> Ordering {
 }
 
 /// Removes everything behind `end`.
-pub fn clip(table: &Table, page: &mut ReadPage, end: &Resume, reversed: bool) {
+pub fn clip(page: &mut ReadPage, end: &Resume, reversed: bool) {
     if let Some((last, clustering)) = clip_rows(page, end, reversed) {
-        last.clip_ranges(table, clustering, reversed);
+        last.clip_ranges(clustering, reversed);
     }
 }
 
 /// [`clip`] in steps.
-pub async fn clip_in_steps(
-    table: &Table,
-    page: &mut ReadPage,
-    end: &Resume,
-    reversed: bool,
-    pace: &mut Pace,
-) {
+pub async fn clip_in_steps(page: &mut ReadPage, end: &Resume, reversed: bool, pace: &mut Pace) {
     let Some((last, clustering)) = clip_rows(page, end, reversed) else { return };
-    let wanted = PartitionResult::upto(table, clustering, reversed);
+    let wanted = PartitionResult::upto(clustering, reversed);
     let mut kept = RangeTombstones::new();
     for range in last.range_tombstones.overlapping(&wanted) {
         let (start, end) = ((&range.start).max(&wanted.start), (&range.end).min(&wanted.end));

@@ -1,9 +1,6 @@
 //! From a merged stream of fragments to a page of rows: counting, limits, and where the next page begins. Pure.
 
-use std::sync::Arc;
-
 use mutation::{Bound, DecoratedKey, DeletionTime, Fragment, RangeTombstone, Row, Seconds};
-use schema::Table;
 
 use crate::{Form, Limits, PartitionResult, ReadCommand, ReadPage, Resume};
 
@@ -21,7 +18,6 @@ pub enum Progress {
 /// Builds one page.
 #[derive(Debug)]
 pub struct PageBuilder {
-    table: Arc<Table>,
     now: Seconds,
     limits: Limits,
     reversed: bool,
@@ -50,7 +46,6 @@ impl PageBuilder {
     /// An empty page for a read.
     pub fn new(command: &ReadCommand) -> Self {
         Self {
-            table: command.table.clone(),
             now: command.now,
             limits: command.limits,
             reversed: command.reversed,
@@ -79,7 +74,8 @@ impl PageBuilder {
             }
             Fragment::Row(row) => self.row(row),
             Fragment::RangeTombstoneChange { bound, deletion } => {
-                self.page.tombstones += u64::from(!deletion.is_live());
+                // As in Cassandra, which counts the marks at both ends.
+                self.page.tombstones += 1;
                 self.range_change(bound, deletion);
                 Progress::More
             }
@@ -119,7 +115,6 @@ impl PageBuilder {
             Some((resumed, rows)) if *resumed == key => *rows,
             _ => 0,
         };
-        self.page.tombstones += u64::from(!deletion.is_live());
         if self.form != Form::Live {
             // Dead partitions have no rows that would end a page.
             self.bytes += size_of::<PartitionResult>() + key.key.len();
@@ -190,15 +185,12 @@ impl PageBuilder {
 
     /// Ends the range deletion in force behind the last row: rows further on are not in the page.
     fn close_range(&mut self) {
-        let (table, reversed) = (self.table.clone(), self.reversed);
+        let reversed = self.reversed;
         let (result, partition) = self.open_partition();
         let Some((from, deletion)) = partition.range.take() else { return };
         let last = result.rows.last().expect("a range is closed behind a row");
-        let bound = if reversed {
-            Bound::before_row(&table, &last.clustering)
-        } else {
-            Bound::after_row(&table, &last.clustering)
-        };
+        let bound =
+            if reversed { Bound::before_row(&last.clustering) } else { Bound::after_row(&last.clustering) };
         add_range(result, reversed, from, bound, deletion);
     }
 

@@ -144,7 +144,7 @@ impl Reader<'_> {
             return Ok(Progress::More);
         }
         page.resume(resume.key.clone(), resume.rows_in_partition);
-        let slices = command.slices.after(&command.table, last, command.reversed);
+        let slices = command.slices.after(last, command.reversed);
         self.range(&PartitionRange::single(&resume.key), &slices, page).await
     }
 

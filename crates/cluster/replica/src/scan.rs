@@ -131,7 +131,7 @@ impl<'a> Merged<'a> {
         if let Some(keep) = rows_until(&partition.rows, limits.rows - self.rows, now)
             && keep < partition.rows.len()
         {
-            partition.truncate(&self.command.table, keep, self.command.reversed);
+            partition.truncate(keep, self.command.reversed);
             self.cut = true;
         }
         // The static row counts once, with the page that it is returned in.
@@ -237,7 +237,7 @@ mod tests {
                     match &resume.clustering {
                         Some(last) if resume.key == partition.key => {
                             page.resume(partition.key.clone(), resume.rows_in_partition);
-                            slices = slices.after(&command.table, last, false);
+                            slices = slices.after(last, false);
                         }
                         _ if RingPosition::AfterKey(resume.key.clone()).is_before(&partition.key) => {}
                         _ => continue,

@@ -60,7 +60,7 @@ impl Replica {
             let page = self.read(Read::of(&command).over_all_tombstones()).await?;
             let Some(more) = page.more else { return Ok(ends) };
             let Some(last) = &more.clustering else { return Ok(ends) };
-            let end = Bound::after_row(&whole.table, last);
+            let end = Bound::after_row(last);
             if end >= range.end {
                 return Ok(ends);
             }

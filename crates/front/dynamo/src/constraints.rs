@@ -2,6 +2,7 @@
 //! that are broken in one message, up to ten. Their order is that of a hash map of Java, in which AWS keeps the members of a structure by their names.
 
 use items::json;
+use items::partiql::STATEMENT_MAX;
 use serde_json::Value as Json;
 
 use crate::error::{ApiError, Result};
@@ -57,6 +58,10 @@ const fn required(name: &'static str, rules: &'static [Rule]) -> Member {
     Member { name, is_required: true, rules }
 }
 
+const fn shape(members: usize, constrained: &'static [Member]) -> Shape {
+    Shape { members, constrained }
+}
+
 const ANY: usize = usize::MAX;
 const COMPARISONS: &[&str] = &[
     "IN",
@@ -96,7 +101,6 @@ const INDEX_KEYS: Member = required("KeySchema", &[Keys(8)]);
 const PROJECTION: Member = required("Projection", &[Fields(&PROJECTED)]);
 const NEW_INDEX: Member = required("IndexName", &[Name]);
 const ARN: &[Rule] = &[Length(37, 1024)];
-const ALL_ITEMS: Member = required("TransactItems", &[Count(1, 100)]);
 
 const CONDITION: Shape =
     Shape { members: 2, constrained: &[required("ComparisonOperator", &[OneOf(COMPARISONS)])] };
@@ -162,9 +166,6 @@ const RESTORED: [Member; 5] = [
 
 /// The parameters of the operations on items.
 fn items_shape(operation: &str) -> Option<&'static Shape> {
-    const fn shape(members: usize, constrained: &'static [Member]) -> Shape {
-        Shape { members, constrained }
-    }
     const WRITE: Member = given("Expected", &[Values(&EXPECTATION)]);
     const PUT: Shape = shape(
         11,
@@ -205,15 +206,6 @@ fn items_shape(operation: &str) -> Option<&'static Shape> {
             given("TotalSegments", &[Value(1, 1_000_000)]),
         ],
     );
-    const BATCH_GET: Shape = shape(2, &[required("RequestItems", &[Tables]), CAPACITY]);
-    const BATCH_WRITE: Shape = shape(3, &[required("RequestItems", &[]), CAPACITY, COLLECTIONS]);
-    const TOKEN: Member = given("ClientRequestToken", &[Length(1, 36)]);
-    const TRANSACT_GET: Shape = shape(2, &[ALL_ITEMS, CAPACITY]);
-    const TRANSACT_WRITE: Shape = shape(4, &[ALL_ITEMS, TOKEN, CAPACITY, COLLECTIONS]);
-    const EXECUTE: Shape = shape(7, &[LIMIT, CAPACITY, ON_FAILURE]);
-    const BATCH_EXECUTE: Shape = shape(2, &[required("Statements", &[Count(1, 25)]), CAPACITY]);
-    const TRANSACT_EXECUTE: Shape =
-        shape(3, &[required("TransactStatements", &[Count(1, 100)]), TOKEN, CAPACITY]);
     Some(match operation {
         "PutItem" => &PUT,
         "GetItem" => &GET,
@@ -221,6 +213,50 @@ fn items_shape(operation: &str) -> Option<&'static Shape> {
         "DeleteItem" => &DELETE,
         "Query" => &QUERY,
         "Scan" => &SCAN,
+        _ => return None,
+    })
+}
+
+/// The parameters of batches, transactions and statements.
+fn batches_shape(operation: &str) -> Option<&'static Shape> {
+    const BATCH_GET: Shape = shape(2, &[required("RequestItems", &[Tables]), CAPACITY]);
+    const BATCH_WRITE: Shape = shape(3, &[required("RequestItems", &[]), CAPACITY, COLLECTIONS]);
+    const TOKEN: Member = given("ClientRequestToken", &[Length(1, 36)]);
+    const READ: Shape = shape(1, &[required("Get", &[Fields(&shape(4, &[TABLE, KEY]))])]);
+    const CHECK: Rule = Fields(&shape(6, &[TABLE, KEY, required("ConditionExpression", &[]), ON_FAILURE]));
+    const PART: Shape = shape(
+        4,
+        &[
+            given("ConditionCheck", &[CHECK]),
+            given("Put", &[Fields(&shape(6, &[TABLE, required("Item", &[]), ON_FAILURE]))]),
+            given("Delete", &[Fields(&shape(6, &[TABLE, KEY, ON_FAILURE]))]),
+            given(
+                "Update",
+                &[Fields(&shape(7, &[TABLE, KEY, required("UpdateExpression", &[]), ON_FAILURE]))],
+            ),
+        ],
+    );
+    const TRANSACT_GET: Shape =
+        shape(2, &[required("TransactItems", &[Count(1, 100), Elements(&READ)]), CAPACITY]);
+    const TRANSACT_WRITE: Shape = shape(
+        4,
+        &[required("TransactItems", &[Count(1, 100), Elements(&PART)]), TOKEN, CAPACITY, COLLECTIONS],
+    );
+    const STATEMENT: Member = required("Statement", &[Length(1, STATEMENT_MAX)]);
+    const EXECUTE: Shape = shape(7, &[LIMIT, CAPACITY, ON_FAILURE]);
+    const BATCH_EXECUTE: Shape = shape(
+        2,
+        &[required("Statements", &[Count(1, 25), Elements(&shape(4, &[STATEMENT, ON_FAILURE]))]), CAPACITY],
+    );
+    const TRANSACT_EXECUTE: Shape = shape(
+        3,
+        &[
+            required("TransactStatements", &[Count(1, 100), Elements(&shape(3, &[STATEMENT, ON_FAILURE]))]),
+            TOKEN,
+            CAPACITY,
+        ],
+    );
+    Some(match operation {
         "BatchGetItem" => &BATCH_GET,
         "BatchWriteItem" => &BATCH_WRITE,
         "TransactGetItems" => &TRANSACT_GET,
@@ -327,9 +363,8 @@ fn others_shape(operation: &str) -> Option<&'static Shape> {
 /// # Errors
 /// With all of these constraints, or for a member that is of another type.
 pub(crate) fn check(operation: &str, request: &Request) -> Result<()> {
-    let Some(shape) =
-        items_shape(operation).or_else(|| tables_shape(operation)).or_else(|| others_shape(operation))
-    else {
+    let shapes = [items_shape, batches_shape, tables_shape, others_shape];
+    let Some(shape) = shapes.into_iter().find_map(|shape_of| shape_of(operation)) else {
         return Ok(());
     };
     let mut found = Vec::new();

@@ -54,7 +54,7 @@ pub use backup::{
 pub use canaries::Canaries;
 pub use error::{ApiError, ErrorKind};
 pub use http::HttpLimits;
-pub use metrics::{ApiFigures, OperationFigures};
+pub use metrics::{ApiFigures, OperationFigures, TableFigures};
 pub use operations::{Admission, Answer, DescribedEndpoint, Dynamo};
 pub use server::{HandOver, HandOverEndpoint, Server, hand_over_mesh};
 pub use settings::{ApiSettings, Compression};

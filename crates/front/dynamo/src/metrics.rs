@@ -7,8 +7,11 @@ use std::time::Duration;
 use rt::metrics;
 use rt::metrics::{Labels, Latencies, Metric};
 
+use schema::{Schema, TableId};
+
 use crate::ApiError;
 use crate::operations::names::OPERATIONS;
+use crate::table::ApiTable;
 
 /// Requests of one operation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -17,6 +20,33 @@ pub struct OperationFigures {
     pub count: u64,
     /// How long those took that were answered, with an error too.
     pub latencies: Latencies,
+}
+
+/// Requests of one table.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TableFigures {
+    /// Its keyspace.
+    pub keyspace: String,
+    /// Its name.
+    pub table: String,
+    /// Requests that name it alone and were answered, by operation.
+    pub operations: BTreeMap<&'static str, OperationFigures>,
+    /// Its items of batches, by operation.
+    pub batch_items: BTreeMap<&'static str, u64>,
+    /// Halves of units of capacity that reads of it consumed.
+    pub read_half_units: u64,
+    /// Units of capacity that writes of it consumed, by the operation of one item that they amount to.
+    pub write_units: BTreeMap<&'static str, u64>,
+}
+
+impl TableFigures {
+    fn labels<'a>(&'a self, operation: &'a str) -> [(&'static str, &'a str); 3] {
+        [("ks", &self.keyspace), ("cf", &self.table), ("op", operation)]
+    }
+
+    fn by_operation(&self, counts: &BTreeMap<&'static str, u64>, each: &mut dyn FnMut(Labels<'_>, f64)) {
+        counts.iter().for_each(|(operation, count)| each(&self.labels(operation), *count as f64));
+    }
 }
 
 /// Counters of one shard since its start, and how it stands now.
@@ -60,6 +90,8 @@ pub struct ApiFigures {
     pub returned_records: u64,
     /// Answers with an error, by its type.
     pub errors: BTreeMap<&'static str, u64>,
+    /// By table, of those that there are.
+    pub tables: BTreeMap<TableId, TableFigures>,
     /// Connections that were closed because there were too many.
     pub connections_shed: u64,
     /// Connections to the port with TLS that were closed because their handshake failed.
@@ -108,6 +140,11 @@ impl ApiFigures {
         counter "scylla_alternator_batch_item_count" "Items of batches." each |f, each| by_label("op", &f.batch_items, each);
         counter "scylla_alternator_rcu_total" "Units of capacity that reads of the DynamoDB API consumed." |f| f.read_half_units as f64 / 2.0;
         counter "scylla_alternator_wcu_total" "Units of capacity that writes of the DynamoDB API consumed." each |f, each| by_label("op", &f.write_units, each);
+        counter "scylla_alternator_table_operation" "Requests of the DynamoDB API that name one table, by operation." each |f, each| for t in f.tables.values() { t.operations.iter().for_each(|(operation, of)| each(&t.labels(operation), of.count as f64)); };
+        histogram "scylla_alternator_table_op_latency" "Requests of the DynamoDB API that name one table, by operation, microseconds." each |f, each| for t in f.tables.values() { t.operations.iter().for_each(|(operation, of)| each(&t.labels(operation), &of.latencies)); };
+        counter "scylla_alternator_table_batch_item_count" "Items of batches, by table." each |f, each| for t in f.tables.values() { t.by_operation(&t.batch_items, each); };
+        counter "scylla_alternator_table_rcu_total" "Units of capacity that reads of the DynamoDB API consumed, by table." each |f, each| for t in f.tables.values() { each(&t.labels("")[..2], t.read_half_units as f64 / 2.0); };
+        counter "scylla_alternator_table_wcu_total" "Units of capacity that writes of the DynamoDB API consumed, by table." each |f, each| for t in f.tables.values() { t.by_operation(&t.write_units, each); };
         counter "torc_alternator_errors" "Requests of the DynamoDB API answered with an error, by its type." each |f, each| by_label("type", &f.errors, each);
     };
 }
@@ -134,14 +171,47 @@ impl Metrics {
         self.count(|figures| figures.operations.entry(operation).or_default().latencies.add(took));
     }
 
-    /// A read consumed units of capacity; the least are halves.
-    pub(crate) fn read(&self, units: f64) {
-        self.count(|figures| figures.read_half_units += (units * 2.0).round() as u64);
+    /// Counts something of a table.
+    fn count_of(&self, table: &ApiTable, change: impl FnOnce(&mut TableFigures)) {
+        self.count(|figures| {
+            let new = || TableFigures {
+                keyspace: table.table.keyspace.clone(),
+                table: table.table.name.clone(),
+                ..TableFigures::default()
+            };
+            change(figures.tables.entry(table.table.id).or_insert_with(new));
+        });
     }
 
-    /// A write consumed whole units of capacity.
-    pub(crate) fn wrote(&self, operation: &'static str, units: f64) {
-        self.count(|figures| *figures.write_units.entry(operation).or_default() += units.round() as u64);
+    /// A request that names this table alone has been answered.
+    pub(crate) fn end_of(&self, table: &ApiTable, operation: &'static str, took: Duration) {
+        self.count_of(table, |figures| {
+            let of = figures.operations.entry(operation).or_default();
+            of.count += 1;
+            of.latencies.add(took);
+        });
+    }
+
+    /// A batch has so many items of a table.
+    pub(crate) fn batch(&self, table: &ApiTable, operation: &'static str, items: u64) {
+        self.count(|figures| *figures.batch_items.entry(operation).or_default() += items);
+        self.count_of(table, |figures| *figures.batch_items.entry(operation).or_default() += items);
+    }
+
+    /// A read of a table, or of one of the system, consumed units of capacity; the least are halves.
+    pub(crate) fn read(&self, table: Option<&ApiTable>, units: f64) {
+        let halves = (units * 2.0).round() as u64;
+        self.count(|figures| figures.read_half_units += halves);
+        if let Some(table) = table {
+            self.count_of(table, |figures| figures.read_half_units += halves);
+        }
+    }
+
+    /// A write of a table consumed whole units of capacity.
+    pub(crate) fn wrote(&self, table: &ApiTable, operation: &'static str, units: f64) {
+        let units = units.round() as u64;
+        self.count(|figures| *figures.write_units.entry(operation).or_default() += units);
+        self.count_of(table, |figures| *figures.write_units.entry(operation).or_default() += units);
     }
 
     /// A request is answered with an error.
@@ -157,8 +227,10 @@ impl Metrics {
         });
     }
 
-    /// The figures that are counted; those of the moment are the server's.
-    pub(crate) fn figures(&self) -> ApiFigures {
-        self.0.borrow().clone()
+    /// The figures that are counted, of tables those in `schema`; those of the moment are the server's.
+    pub(crate) fn figures(&self, schema: &Schema) -> ApiFigures {
+        let mut figures = self.0.borrow_mut();
+        figures.tables.retain(|table, _| schema.table_by_id(*table).is_some());
+        figures.clone()
     }
 }

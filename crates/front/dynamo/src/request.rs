@@ -180,17 +180,16 @@ impl Request {
         Self { members: members.into_iter().collect(), ..Self::default() }
     }
 
-    /// A write or read of a transaction: names and values without this expression are not used, and not refused either.
+    /// A write or read of a transaction: its structure has fewer members than the request that does the same alone, and others are ignored as
+    /// unknown ones are.
     ///
     /// # Errors
     /// As of [`Request::part`].
-    pub(crate) fn transaction_part(json: &Json, expression: &str) -> Result<Self> {
+    pub(crate) fn transaction_part(json: &Json) -> Result<Self> {
+        const ALONE: [&str; 5] =
+            ["Expected", "ConditionalOperator", "AttributeUpdates", "AttributesToGet", "ReturnValues"];
         let mut part = Self::part(json)?;
-        if !part.has(expression) {
-            let is_unused =
-                |name: &str| ["ExpressionAttributeNames", "ExpressionAttributeValues"].contains(&name);
-            part.members.retain(|(name, _)| !is_unused(name));
-        }
+        part.members.retain(|(name, _)| !ALONE.contains(&name.as_str()));
         Ok(part)
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use mutation::{Bound, DeletionTime, PartitionUpdate, Row, RowRange, Seconds, Slices, Timestamp};
+use mutation::{DeletionTime, PartitionUpdate, Row, RowRange, Seconds, Slices, Timestamp};
 use replica::{Keys, Partitions, ReadCommand};
 use schema::{Column, Table};
 use types::CqlType;
@@ -32,10 +32,7 @@ impl RowTtl {
     pub(crate) fn read(&self, key: &RowKey, now: Seconds) -> ReadCommand {
         let slices = match self.table.clustering().is_empty() {
             true => Slices::all(),
-            false => Slices::new(vec![RowRange {
-                start: Bound::before_row(&self.table, &key.clustering),
-                end: Bound::after_row(&self.table, &key.clustering),
-            }]),
+            false => Slices::new(vec![RowRange::row(&key.clustering)]),
         };
         let keys = Partitions::Keys(Keys::from_iter([key.partition.clone()]));
         ReadCommand { slices, ..ReadCommand::all_of(self.table.clone(), keys, now) }

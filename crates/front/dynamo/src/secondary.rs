@@ -5,6 +5,7 @@
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use items::key_condition::{KeyCondition, RangeCondition};
 use items::{Item, Path, Value, stored};
@@ -312,12 +313,13 @@ impl Nearest {
 
     /// Offers an item of so many bytes.
     pub(crate) fn offer(&mut self, position: Position, item: Item, size: usize) {
-        if !self.wants(&position) || self.kept.contains_key(&position) {
+        if !self.wants(&position) {
             return;
         }
+        let Entry::Vacant(place) = self.kept.entry(position) else { return };
+        place.insert((item, size));
         self.bytes += size;
-        self.kept.insert(position, (item, size));
-        loop {
+        while self.kept.len() > self.count_max || self.bytes >= self.bytes_max {
             let Some((_, size)) = self.farthest().and_then(|last| self.kept.get(last)) else { return };
             let size = *size;
             if self.kept.len() <= self.count_max && self.bytes - size < self.bytes_max {

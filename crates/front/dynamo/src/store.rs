@@ -116,7 +116,8 @@ impl<C: Coordinator> Store<'_, C> {
         let slices = table.slices_of(std::iter::once(row));
         let (table, bypass_cache, values_only) = (&*table.table, false, false);
         let lookup = RowLookup { table, key: partition, slices: &slices, now, bypass_cache, values_only };
-        self.executor.coordinator().row_here(&lookup, consistency, visit).map(|(seen, _)| seen)
+        let of_now = (consistency, self.executor.clock().now());
+        self.executor.coordinator().row_here(&lookup, of_now, visit).map(|(seen, _)| seen)
     }
 
     /// The name of this node's datacenter.

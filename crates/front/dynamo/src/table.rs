@@ -9,8 +9,8 @@ use coordinator::ClusterView;
 use items::{Item, Value, json, stored};
 use mutation::row::ColumnData;
 use mutation::{
-    Bound, Cell, Clustering, Complex, ComplexCell, DecoratedKey, DeletionTime, LivenessInfo, PartitionUpdate,
-    Row, RowRange, Seconds, Slices, Timestamp,
+    Cell, Clustering, Complex, ComplexCell, DecoratedKey, DeletionTime, LivenessInfo, PartitionUpdate, Row,
+    RowRange, Seconds, Slices, Timestamp,
 };
 use replica::{Keys, Order, Partitions, ReadCommand, ReadPage};
 use schema::{Column, ColumnId, Schema, Table, TableBuilder};
@@ -56,6 +56,14 @@ const RESTORING_EXTENSION: &str = "dynamodb_restoring";
 const DELETING_EXTENSION: &str = "dynamodb_deleting";
 pub(crate) const HASH_BYTES_MAX: usize = 2048;
 pub(crate) const RANGE_BYTES_MAX: usize = 1024;
+
+/// The error of a range key that is longer.
+pub(crate) fn too_long_range<T>() -> Result<T> {
+    invalid!(
+        "One or more parameter values were invalid: Aggregated size of all range keys has exceeded the size limit of \
+         {RANGE_BYTES_MAX} bytes"
+    )
+}
 
 /// The keyspace of a table.
 pub(crate) fn keyspace_name(table: &str) -> String {
@@ -426,10 +434,7 @@ impl ApiTable {
             Some(column) => {
                 let value = part(column)?;
                 if value.len() > RANGE_BYTES_MAX {
-                    return invalid!(
-                        "One or more parameter values were invalid: Aggregated size of all range keys has exceeded the \
-                         size limit of {RANGE_BYTES_MAX} bytes"
-                    );
+                    return too_long_range();
                 }
                 Clustering::new(&self.table, &[Some(&value)])
             }
@@ -470,12 +475,8 @@ impl ApiTable {
 
     /// These rows of a partition.
     pub(crate) fn slices_of<'a>(&self, rows: impl Iterator<Item = &'a Clustering>) -> Slices {
-        let range = |key: &Clustering| RowRange {
-            start: Bound::before_row(&self.table, key),
-            end: Bound::after_row(&self.table, key),
-        };
         match self.range() {
-            Some(_) => Slices::new(rows.map(range).collect()),
+            Some(_) => Slices::new(rows.map(RowRange::row).collect()),
             None => Slices::all(),
         }
     }

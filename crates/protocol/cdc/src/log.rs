@@ -123,11 +123,7 @@ impl Log {
 
     /// The rows of a base partition of which an update asks for images.
     pub fn rows_read(update: &PartitionUpdate) -> Slices {
-        let base = &update.table;
-        let row = |row: &Row| RowRange {
-            start: Bound::before_row(base, &row.clustering),
-            end: Bound::after_row(base, &row.clustering),
-        };
+        let row = |row: &Row| RowRange::row(&row.clustering);
         Slices::new(update.rows().iter().map(row).collect())
     }
 

@@ -56,8 +56,13 @@ pub(crate) fn comparison(comparison: Comparison, left: &Operand, right: &Operand
     types.or_else(|| distinct(symbol, left, right))
 }
 
+/// The error of the operands of BETWEEN.
+pub(crate) fn between(operand: &Operand, low: &Operand, high: &Operand) -> Option<String> {
+    ordered("BETWEEN", operand).or_else(|| bounds(low, high))
+}
+
 /// The error of the bounds of BETWEEN.
-pub(crate) fn between(low: &Operand, high: &Operand) -> Option<String> {
+pub(crate) fn bounds(low: &Operand, high: &Operand) -> Option<String> {
     if let Some(wrong) = ordered("BETWEEN", low).or_else(|| ordered("BETWEEN", high)) {
         return Some(wrong);
     }

@@ -7,7 +7,7 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use stdx::base64;
 
-use crate::json::{NAME_BYTES_MAX, check_name};
+use crate::json::check_name;
 use crate::{Item, NESTING_MAX, Number, Value};
 
 /// Reads a map of attribute values.
@@ -45,13 +45,7 @@ impl<'de> Visitor<'de> for Members {
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Item, A::Error> {
         let mut item = Item::new();
         while let Some(name) = members.next_key::<String>()? {
-            let is_valid = match self.depth {
-                0 => check_name(&name).is_ok(),
-                _ => name.len() <= NAME_BYTES_MAX,
-            };
-            if !is_valid {
-                return Err(other());
-            }
+            check_name(&name).map_err(|_| other())?;
             // Of a name that is there twice, the last counts.
             item.insert(name, members.next_value_seed(ReadValue { depth: self.depth })?);
         }
@@ -253,7 +247,7 @@ mod tests {
         ("{}", true),
         (r#"{"a":{"S":"x"},"b":{"N":"-1.50"},"c":{"B":"AAE="},"d":{"BOOL":false},"e":{"NULL":true}}"#, true),
         (r#"{"a":{"SS":["y","x"]},"b":{"NS":["2","1.0"]},"c":{"BS":["AA==","AQ=="]}}"#, true),
-        (r#"{"a":{"L":[{"M":{"":{"L":[]},"n":{"M":{}}}},{"S":"\u00e9\n"}]}}"#, true),
+        (r#"{"a":{"L":[{"M":{"m":{"L":[]},"n":{"M":{}}}},{"S":"\u00e9\n"}]}}"#, true),
         (r#"{"a":{"S":"first"},"a":{"S":"last"}}"#, true),
         (r#"{"a":{"S":null}}"#, false),
         (r#"{"a":{"N":null,"S":"x"}}"#, false),
@@ -262,6 +256,7 @@ mod tests {
         (r#"{"a":{}}"#, false),
         (r#"{"a":{"X":"x"}}"#, false),
         (r#"{"":{"S":"x"}}"#, false),
+        (r#"{"a":{"M":{"":{"S":"x"}}}}"#, false),
         (r#"{"a":{"SS":[]}}"#, false),
         (r#"{"a":{"SS":["x","x"]}}"#, false),
         (r#"{"a":{"NS":["1","1.0"]}}"#, false),
@@ -301,13 +296,13 @@ mod tests {
                 assert_eq!(direct(&text).is_some(), depth <= NESTING_MAX, "{depth}");
             }
         }
-        for len in [NAME_BYTES_MAX, NAME_BYTES_MAX + 1] {
+        for len in [json::NAME_BYTES_MAX, json::NAME_BYTES_MAX + 1] {
             let name = "n".repeat(len);
             for text in
                 [format!(r#"{{"{name}":{{"S":""}}}}"#), format!(r#"{{"a":{{"M":{{"{name}":{{"S":""}}}}}}}}"#)]
             {
                 assert_eq!(direct(&text), by_tree(&text), "{len}");
-                assert_eq!(direct(&text).is_some(), len == NAME_BYTES_MAX, "{len}");
+                assert_eq!(direct(&text).is_some(), len == json::NAME_BYTES_MAX, "{len}");
             }
         }
     }

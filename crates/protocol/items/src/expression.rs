@@ -10,6 +10,8 @@ use crate::{Error, Result, Value, invalid, json};
 
 /// Bytes of an expression.
 pub const EXPRESSION_BYTES_MAX: usize = 4096;
+/// Bytes of all values, with their keys.
+const VALUES_BYTES_MAX: usize = 2 << 20;
 /// Bytes of a `#name` or a `:value`, with the sign.
 const KEY_BYTES_MAX: usize = 255;
 
@@ -91,6 +93,7 @@ impl Substitutions {
             if values.is_empty() {
                 return invalid!("ExpressionAttributeValues must not be empty");
             }
+            let mut bytes = 0;
             for (key, value) in values {
                 check_key(key, ':', "Values", "value")?;
                 let value = Rc::new(json::read_value(value).map_err(|error| match error {
@@ -99,6 +102,10 @@ impl Substitutions {
                     )),
                     other => other,
                 })?);
+                bytes += key.len() + value.size();
+                if bytes > VALUES_BYTES_MAX {
+                    return invalid!("ExpressionAttributeValues exceeds max size");
+                }
                 out.values.push((key.clone(), value.clone()));
                 out.by_value.insert(key.clone(), value);
             }

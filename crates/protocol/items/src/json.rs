@@ -149,9 +149,7 @@ fn read_nested(json: &Json, depth: usize) -> Result<Value> {
         }
         "M" => {
             let members = read_map(json)?;
-            if members.keys().any(|name| name.len() > NAME_BYTES_MAX) {
-                return invalid!("{LONG_NAME}");
-            }
+            members.keys().try_for_each(|name| check_name(name))?;
             let members = members.iter();
             let members = members.map(|(name, value)| Ok((name.clone(), read_nested(value, depth + 1)?)));
             Value::M(members.collect::<Result<_>>()?)

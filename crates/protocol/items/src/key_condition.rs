@@ -17,6 +17,17 @@ pub enum RangeCondition {
     BeginsWith(Rc<Value>),
 }
 
+impl RangeCondition {
+    /// The values that keys are compared with.
+    pub fn values(&self) -> impl Iterator<Item = &Value> {
+        let (first, second) = match self {
+            Self::Compare(_, value) | Self::BeginsWith(value) => (value, None),
+            Self::Between(low, high) => (low, Some(high)),
+        };
+        std::iter::once(&**first).chain(second.map(|value| &**value))
+    }
+}
+
 /// The condition of a Query on its keys.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KeyCondition {

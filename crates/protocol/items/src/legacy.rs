@@ -93,7 +93,7 @@ fn test(parameter: &str, name: &str, fields: &Map<String, Json>, values: Vec<Rc<
             return invalid!("{WRONG} AttributeValues inside AttributeValueList must be of same type");
         }
         let (low, high) = (Operand::Value(low.clone()), Operand::Value(high.clone()));
-        if check::between(&low, &high).is_some() {
+        if check::bounds(&low, &high).is_some() {
             return invalid!(
                 "The BETWEEN condition was provided a range where the lower bound is greater than the upper bound"
             );

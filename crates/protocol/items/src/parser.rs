@@ -319,7 +319,7 @@ impl<'a> Parser<'a> {
             let high = self.operand()?;
             self.note(check::distinct("BETWEEN", &operand, &low));
             self.note(check::distinct("BETWEEN", &operand, &high));
-            self.note(check::between(&low, &high));
+            self.note(check::between(&operand, &low, &high));
             Condition::Between(operand, low, high)
         } else if self.take_keyword("IN") {
             self.count_operator()?;
@@ -422,7 +422,6 @@ impl<'a> Parser<'a> {
             }
             seen.push(section);
             loop {
-                self.count_operator()?;
                 match section {
                     "SET" => self.set(&mut update)?,
                     "REMOVE" => update.remove.push(self.path()?),
@@ -558,7 +557,13 @@ impl<'a> Parser<'a> {
             return Ok(SetValue::ListAppend(Box::new(first), Box::new(second)));
         }
         match first {
-            SetValue::Path(path) => Ok(SetValue::IfNotExists(path, Box::new(second))),
+            SetValue::Path(path) => {
+                if matches!(&second, SetValue::Path(other) if *other == path) {
+                    let (first, second) = (Operand::Path(path.clone()), Operand::Path(path.clone()));
+                    self.note(check::distinct(name, &first, &second));
+                }
+                Ok(SetValue::IfNotExists(path, Box::new(second)))
+            }
             _ => {
                 self.wrong(|| {
                     format!("Operator or function requires a document path; operator or function: {name}")

@@ -3,10 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use mutation::row::ColumnData;
-use mutation::{
-    Bound, Cell, Clustering, DataRef, DecoratedKey, PartitionUpdate, Row, RowRange, Seconds, Slices,
-};
-use schema::Table;
+use mutation::{Cell, Clustering, DataRef, DecoratedKey, PartitionUpdate, Row, RowRange, Seconds, Slices};
 
 use crate::View;
 use crate::definition::Presence;
@@ -15,14 +12,11 @@ use crate::image::difference;
 impl View {
     /// The rows of a base partition to read before [`View::changes`] is called with an update: those that it writes, and those in the ranges that
     /// it deletes.
-    pub fn rows_read(base: &Table, update: &PartitionUpdate) -> Slices {
+    pub fn rows_read(update: &PartitionUpdate) -> Slices {
         if !update.deletion.is_live() {
             return Slices::all();
         }
-        let row = |row: &Row| RowRange {
-            start: Bound::before_row(base, &row.clustering),
-            end: Bound::after_row(base, &row.clustering),
-        };
+        let row = |row: &Row| RowRange::row(&row.clustering);
         let ranges = update.range_tombstones.iter();
         let ranges = ranges.map(|range| RowRange { start: range.start.clone(), end: range.end.clone() });
         Slices::new(update.rows().iter().map(row).chain(ranges).collect())

@@ -80,12 +80,12 @@ pub trait Coordinator: Sized + 'static {
         std::future::ready(Err("there is no other shard".to_owned()))
     }
 
-    /// Hands the live row that a lookup finds to `visit` where it lies, when no other node is to be queried and the row is in this shard's
+    /// Hands the live row that a lookup, of a request that began then, finds to `visit` where it lies, when no other node is to be queried and the row is in this shard's
     /// memory; its result, and the tombstones in the row. None when [`Coordinator::read`] is to be used, also where that would fail.
     fn row_here<T>(
         &self,
         _lookup: &RowLookup<'_>,
-        _consistency: Consistency,
+        _consistency_and_begin: (Consistency, Instant),
         _visit: impl FnOnce(Option<&Row>) -> T,
     ) -> Option<(T, u64)> {
         None
@@ -271,10 +271,10 @@ impl Coordinator for coordinator::Coordinator {
     fn row_here<T>(
         &self,
         lookup: &RowLookup<'_>,
-        consistency: Consistency,
+        (consistency, began): (Consistency, Instant),
         visit: impl FnOnce(Option<&Row>) -> T,
     ) -> Option<(T, u64)> {
-        coordinator::Coordinator::row_here(self, lookup, consistency, visit)
+        coordinator::Coordinator::row_here(self, lookup, (consistency, began), visit)
     }
 
     async fn fragment_sources(

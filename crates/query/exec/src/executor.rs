@@ -216,6 +216,14 @@ impl<C: Coordinator> Executor<C> {
         self.watch.begin(&*self.clock)
     }
 
+    /// A request has ended that had nothing to wait for; slow ones are logged by their text.
+    #[inline]
+    pub(crate) fn end_request(&self, request: &Request<'_>, text: impl FnOnce() -> String) {
+        if self.watch.names_slow() {
+            self.end(Some(request.began), text);
+        }
+    }
+
     /// A statement that [`Executor::begin`] measures has ended; slow ones are logged by their text.
     pub fn end(&self, began: Option<Instant>, text: impl FnOnce() -> String) {
         self.watch.end(began, &*self.clock, text);
@@ -707,7 +715,7 @@ impl<C: Coordinator> Executor<C> {
             plan.updates(&self.coordinator, request, &env, timestamp, target).await?;
         }
         let (updates, increments) = (batch::merge(updates).await, batch::merge_increments(increments));
-        let warnings = batch::check_size(kind, &updates, &request.limits)?;
+        let warnings = batch::check_size(kind, updates.iter().chain(&increments), &request.limits)?;
         self.check_values(&updates, request, sink)?;
         request.note(|| format!("Writing a batch of {} partition(s)", updates.len() + increments.len()));
         self.batches.count(kind, updates.len() + increments.len(), self.clock.now());

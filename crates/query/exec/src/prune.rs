@@ -9,7 +9,7 @@ use std::sync::Arc;
 use coordinator::{Consistency, WriteKind, WriteOptions};
 use cql::ast::{PruneView, Select, Selection};
 use futures_util::StreamExt;
-use mutation::{Bound, Clustering, DecoratedKey, PartitionUpdate, Row, RowRange, Slices};
+use mutation::{Clustering, DecoratedKey, PartitionUpdate, Row, RowRange, Slices};
 use replica::{Keys, Limits, Partitions, ReadCommand, ReadPage};
 use schema::{HIDDEN, Table};
 use types::CqlType;
@@ -190,13 +190,9 @@ async fn ghosts_of<'a, C: Coordinator>(
     bytes: usize,
 ) -> Result<Vec<(&'a DecoratedKey, Row)>> {
     let (view, base, now) = (&plan.view, &plan.base, request.now);
-    let range = |clustering: &Clustering| RowRange {
-        start: Bound::before_row(base, clustering),
-        end: Bound::after_row(base, clustering),
-    };
     let keys = Partitions::Keys(Keys::from_elem(key.clone(), 1));
     let mut command = ReadCommand {
-        slices: Slices::new(rows.keys().map(range).collect()),
+        slices: Slices::new(rows.keys().map(RowRange::row).collect()),
         limits: Limits { bytes, ..Limits::NONE },
         bypass_cache: true,
         ..ReadCommand::all_of(base.clone(), keys, now)

@@ -191,7 +191,9 @@ pub struct Request<'a> {
     pub timestamp: Option<Timestamp>,
     /// The time at which cells are live or expired.
     pub now: Seconds,
-    /// When it began, microseconds of the wall clock.
+    /// When it began.
+    pub(crate) began: Instant,
+    /// The same in microseconds of the wall clock.
     pub(crate) began_micros: i64,
     /// The timeout of each operation on the cluster that the statement or the service level gives; none for the node's.
     timeout: Option<Duration>,
@@ -226,6 +228,7 @@ impl<'a> Request<'a> {
             paging_state: parameters.paging_state.as_ref(),
             timestamp: parameters.timestamp,
             now: parameters.now.unwrap_or_else(present),
+            began: clock.now(),
             began_micros,
             timeout: caller.service_level.timeout,
             deadline: parameters.deadline,

@@ -92,9 +92,15 @@ impl Watch {
         self.slow_tracing.get()
     }
 
+    /// Whether slow statements are named.
+    #[inline]
+    pub(crate) fn names_slow(&self) -> bool {
+        !self.slow_after.get().is_zero()
+    }
+
     /// When a statement begins; none when nobody wants to know.
     pub(crate) fn begin(&self, clock: &dyn Clock) -> Option<Instant> {
-        (!self.slow_after.get().is_zero()).then(|| clock.now())
+        self.names_slow().then(|| clock.now())
     }
 
     /// A statement has ended, and is kept for the report when it was slow.

@@ -206,7 +206,7 @@ mod tests {
                     }
                     1 => {
                         let key = Clustering::new(&table, &[Some(&(from as i32).to_be_bytes())]);
-                        let cut = Bound::before_row(&table, &key);
+                        let cut = Bound::before_row(&key);
                         let start = known.start_of(&key).cloned();
                         if let Some(start) = start.filter(|start| *start < cut) {
                             known.divide(&start, vec![cut], |_| {

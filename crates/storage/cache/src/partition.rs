@@ -6,7 +6,7 @@ use std::rc::Rc;
 use bytes::Bytes;
 use memtable::{Dropped, OnlyRow, PARTITION_OVERHEAD, Partition, PartitionCursor, Progress};
 use mutation::{Bound, DecoratedKey, FragmentBuffer, RowRange, Slices, TableLayouts};
-use schema::{Table, TableId};
+use schema::TableId;
 use stdx::HashMap;
 
 use crate::known::Known;
@@ -61,17 +61,11 @@ impl Entry {
     }
 
     /// Knows more, of which the rows are here.
-    pub(crate) fn learn(
-        &mut self,
-        this: &Rc<RefCell<Self>>,
-        table: &Table,
-        more: &Slices,
-        lru: &mut Lru<Item>,
-    ) {
+    pub(crate) fn learn(&mut self, this: &Rc<RefCell<Self>>, more: &Slices, lru: &mut Lru<Item>) {
         for gap in self.known.gaps(more) {
             let start = gap.start.clone();
             self.add_range(this, gap, lru);
-            self.divide(this, table, &start, lru);
+            self.divide(this, &start, lru);
         }
         if self.known.len() == 0 {
             // The static row alone was read. A range behind all rows stands for it.
@@ -85,17 +79,11 @@ impl Entry {
     }
 
     /// Divides the range that begins at `start` if it became too large.
-    pub(crate) fn divide(
-        &mut self,
-        this: &Rc<RefCell<Self>>,
-        table: &Table,
-        start: &Bound,
-        lru: &mut Lru<Item>,
-    ) {
+    pub(crate) fn divide(&mut self, this: &Rc<RefCell<Self>>, start: &Bound, lru: &mut Lru<Item>) {
         if self.bytes <= RANGE_BYTES_MAX {
             return;
         }
-        let cuts = self.partition.cuts(table, &self.known.range(start), RANGE_BYTES_MAX);
+        let cuts = self.partition.cuts(&self.known.range(start), RANGE_BYTES_MAX);
         self.known
             .divide(start, cuts, |start| lru.push(Item::Range { entry: this.clone(), start: start.clone() }));
     }

@@ -106,8 +106,8 @@ impl Cache {
             held.bytes = held.bytes.checked_add_signed(change.bytes).expect("sizes are positive");
             held.rows += change.rows;
             match also_known {
-                Some(more) => held.learn(&entry, table, &more, lru),
-                None => grown.iter().for_each(|start| held.divide(&entry, table, start, lru)),
+                Some(more) => held.learn(&entry, &more, lru),
+                None => grown.iter().for_each(|start| held.divide(&entry, start, lru)),
             }
             held.bytes += held.known.bytes() - known_before;
             *row_bytes = *row_bytes + held.bytes - bytes_before;

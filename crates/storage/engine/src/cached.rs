@@ -188,15 +188,14 @@ impl Collector {
     /// Gives the rows up to the last one that was seen.
     fn give_rows(&mut self) {
         let Some(last) = self.rows.last().map(|row| row.clustering.clone()) else { return };
-        let table = &self.header.table;
         let cut = match self.reversed {
-            true => Bound::before_row(table, &last),
-            false => Bound::after_row(table, &last),
+            true => Bound::before_row(&last),
+            false => Bound::after_row(&last),
         };
         if let Some((_, deletion)) = self.open {
             self.change(&cut, deletion);
         }
-        let rest = self.slices.after(&self.header.table, &last, self.reversed);
+        let rest = self.slices.after(&last, self.reversed);
         let clip = |range: &RowRange| {
             let (mut start, mut end) = (range.start.clone(), range.end.clone());
             if self.reversed {

@@ -2,9 +2,7 @@
 
 use bytes::Bytes;
 use mutation::counter::{self, CounterId};
-use mutation::{
-    Cell, Clustering, ColumnData, Fragment, PartitionRange, PartitionUpdate, Row, RowRange, Slices,
-};
+use mutation::{Cell, ColumnData, Fragment, PartitionRange, PartitionUpdate, Row, RowRange, Slices};
 use schema::ColumnId;
 use stdx::HashMap;
 
@@ -159,14 +157,10 @@ async fn present_values(
     host: CounterId,
 ) -> Result<Known, WriteError> {
     let table = &update.table;
-    let around = |key: &Clustering| RowRange {
-        start: mutation::Bound::before_row(table, key),
-        end: mutation::Bound::after_row(table, key),
-    };
     let slices = if table.clustering().is_empty() {
         Slices::all()
     } else {
-        Slices::new(update.rows().iter().map(|row| around(&row.clustering)).collect())
+        Slices::new(update.rows().iter().map(|row| RowRange::row(&row.clustering)).collect())
     };
     let failed = |error: crate::ReadError| WriteError::Read(error.to_string());
     let range = PartitionRange::single(&update.key);

@@ -64,10 +64,10 @@ impl FragmentPlace {
 
     /// From where rows are read, so that everything after this place is read with the range deletion in force there known: a change at the
     /// bound itself is one that was there before.
-    fn read_from(&self, store: &Store) -> Bound {
+    fn read_from(&self) -> Bound {
         match self {
             Self::Start | Self::Static => Bound::bottom(),
-            Self::Row(key) => Bound::before_row(&store.table(), key),
+            Self::Row(key) => Bound::before_row(key),
             Self::Change(bound) => bound.clone(),
             Self::End => Bound::top(),
         }
@@ -153,7 +153,7 @@ fn sources(inner: &Inner, table: TableId, key: &DecoratedKey) -> Result<Vec<Stri
 /// Opens a source; none when it is not there any more.
 fn open_source(inner: &Inner, store: &Rc<Store>, read: &FragmentsRead) -> Option<Source> {
     let range = PartitionRange::single(&read.key);
-    let start = read.after.as_ref().map_or(Bound::bottom(), |place| place.read_from(store));
+    let start = read.after.as_ref().map_or(Bound::bottom(), FragmentPlace::read_from);
     let within = RowRange { start, end: Bound::top() };
     let slices = Slices::new(vec![within.clone()]);
     let (kind, id) = read.source.split_once(':').unwrap_or((&read.source, ""));

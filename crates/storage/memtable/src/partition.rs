@@ -139,7 +139,7 @@ impl Partition {
         if self.header_bytes() > header_bytes_max {
             return None;
         }
-        let start = after.map_or_else(Bound::bottom, |row| Bound::after_row(&table, row));
+        let start = after.map_or_else(Bound::bottom, Bound::after_row);
         let (mut rows, mut bytes, mut last) = (Vec::new(), 0, None);
         for (looked_at, row) in
             self.rows.within(&RowRange { start: start.clone(), end: Bound::top() }).enumerate()
@@ -154,10 +154,10 @@ impl Partition {
             }
         }
         let rest = last.filter(|last| {
-            let behind = RowRange { start: Bound::after_row(&table, last), end: Bound::top() };
+            let behind = RowRange { start: Bound::after_row(last), end: Bound::top() };
             self.has_rows_within(&behind)
         });
-        let end = rest.map_or_else(Bound::top, |last| Bound::after_row(&table, last));
+        let end = rest.map_or_else(Bound::top, Bound::after_row);
         let (range, rest) = (RowRange { start, end }, rest.cloned());
         let mut update = PartitionUpdate::with_rows(table, key, rows);
         update.add_deletion(self.deletion);
@@ -177,12 +177,12 @@ impl Partition {
     }
 
     /// Where to divide a range so that each part has one row or takes about `bytes_max` at most; in order.
-    pub fn cuts(&self, table: &Table, range: &RowRange, bytes_max: usize) -> Vec<Bound> {
+    pub fn cuts(&self, range: &RowRange, bytes_max: usize) -> Vec<Bound> {
         let (mut cuts, mut bytes) = (Vec::new(), 0);
         for row in self.rows.within(range) {
             let size = row.memory_size() + ROW_OVERHEAD;
             if bytes > 0 && bytes + size > bytes_max {
-                cuts.push(Bound::before_row(table, &row.clustering));
+                cuts.push(Bound::before_row(&row.clustering));
                 bytes = 0;
             }
             bytes += size;

@@ -64,6 +64,20 @@ impl Clustering {
         Self { buf, values_len: values_len as u32 }
     }
 
+    /// The same values, and a position with another end.
+    fn ending_in(&self, terminator: Terminator) -> Self {
+        let mut buf = self.buf.to_vec();
+        let (last, end) = (buf.last_mut(), terminator.byte());
+        let (Some(last), Some(end)) = (last, end) else { unreachable!("a position has an end") };
+        debug_assert_eq!(
+            Some(*last),
+            Terminator::Clustering.byte(),
+            "a full key ends in the plain terminator"
+        );
+        *last = end;
+        Self { buf: buf.into(), values_len: self.values_len }
+    }
+
     /// The component values in order; null components are none.
     pub fn components(&self) -> impl Iterator<Item = Option<&[u8]>> + Clone {
         Components { left: &self.buf[..self.values_len as usize] }
@@ -178,13 +192,13 @@ impl Bound {
     }
 
     /// Just before the row with this key.
-    pub fn before_row(table: &Table, key: &Clustering) -> Self {
-        Self::new(table, &key.components().collect::<Vec<_>>(), Side::Before)
+    pub fn before_row(key: &Clustering) -> Self {
+        Self { prefix: key.ending_in(Terminator::Before), side: Side::Before }
     }
 
     /// Just after the row with this key.
-    pub fn after_row(table: &Table, key: &Clustering) -> Self {
-        Self::new(table, &key.components().collect::<Vec<_>>(), Side::After)
+    pub fn after_row(key: &Clustering) -> Self {
+        Self { prefix: key.ending_in(Terminator::After), side: Side::After }
     }
 
     /// Before or after.

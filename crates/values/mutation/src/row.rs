@@ -482,24 +482,29 @@ impl Row {
         }
     }
 
-    /// How many tombstones a reader at `now` steps over in it: cells, expired cells, collections that were deleted, and one
-    /// for a deletion of the row. (A collection that was written whole has a deletion, too, under its elements.)
+    /// How many tombstones a reader at `now` steps over in it, as Cassandra counts them: cells that are deleted or expired, and one for a row
+    /// without live data and without such cells that has a deletion, of itself or of a collection, or a mark that is expired.
     pub fn tombstones(&self, now: Seconds) -> usize {
-        let of_row = usize::from(!self.deletion.is_live());
         if let Columns::Encoded(cells) = &self.columns
             && cells.is_lasting()
         {
-            return of_row;
+            return 0;
         }
+        let dead = |element: &ComplexCell| usize::from(!element.cell.is_live(now));
         let columns = self.iter().map(|(_, data)| match data {
             DataRef::Simple(cell) => usize::from(!cell.is_live(now)),
-            DataRef::Complex(complex) => {
-                let dead = |element: &ComplexCell| usize::from(!element.cell.is_live(now));
-                let cells: usize = complex.cells.iter().map(dead).sum();
-                cells + usize::from(!complex.deletion.is_live() && cells == complex.cells.len())
-            }
+            DataRef::Complex(complex) => complex.cells.iter().map(dead).sum(),
         });
-        of_row + columns.sum::<usize>()
+        let cells: usize = columns.sum();
+        if cells > 0 || self.is_live(now) {
+            return cells;
+        }
+        let is_deleted =
+            |data: DataRef<'_>| matches!(data, DataRef::Complex(complex) if !complex.deletion.is_live());
+        let has_deletion = !self.deletion.is_live()
+            || !self.liveness.is_none()
+            || self.iter().any(|(_, data)| is_deleted(data));
+        usize::from(has_deletion)
     }
 
     /// Bytes that it holds, itself included.

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use schema::{ColumnId, Table};
+use schema::ColumnId;
 
-use crate::{Bound, Clustering, DecoratedKey, Side};
+use crate::{Bound, Clustering, DecoratedKey};
 
 /// A place on the ring between partitions, or at one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,6 +93,11 @@ impl RowRange {
         Self { start: Bound::bottom(), end: Bound::top() }
     }
 
+    /// The row with this key alone.
+    pub fn row(key: &Clustering) -> Self {
+        Self { start: Bound::before_row(key), end: Bound::after_row(key) }
+    }
+
     /// Whether no row can lie in it.
     pub fn is_empty(&self) -> bool {
         self.start >= self.end
@@ -166,19 +171,6 @@ impl Slices {
         self.0 == Ranges::All
     }
 
-    /// Whether no more than one row of a partition can be within them: they name its whole clustering key, or the table has no clustering columns.
-    pub fn are_of_one_row(&self, table: &Table) -> bool {
-        let columns = table.clustering().len();
-        let [range] = self.ranges() else { return columns == 0 };
-        let is_whole = || {
-            range.start.side() == Side::Before
-                && range.end.side() == Side::After
-                && range.start.components().count() == columns
-                && range.start.components().eq(range.end.components())
-        };
-        columns == 0 || is_whole()
-    }
-
     /// Whether a row is requested.
     pub fn contains(&self, key: &Clustering) -> bool {
         if self.is_all() {
@@ -191,8 +183,8 @@ impl Slices {
 
     /// The rest after `last` was read in the given direction.
     #[must_use]
-    pub fn after(&self, table: &schema::Table, last: &Clustering, reversed: bool) -> Self {
-        let cut = if reversed { Bound::before_row(table, last) } else { Bound::after_row(table, last) };
+    pub fn after(&self, last: &Clustering, reversed: bool) -> Self {
+        let cut = if reversed { Bound::before_row(last) } else { Bound::after_row(last) };
         let clip = |range: &RowRange| {
             if reversed {
                 RowRange { start: range.start.clone(), end: range.end.clone().min(cut.clone()) }

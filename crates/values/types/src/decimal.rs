@@ -111,7 +111,12 @@ impl Decimal {
         if self.unscaled.is_zero() {
             return None;
         }
-        let mut digits = self.unscaled.abs().to_str_radix(10).into_bytes();
+        let magnitude = self.unscaled.magnitude();
+        // Nearly all are short, and need no division of long numbers.
+        let mut digits = match u64::try_from(magnitude) {
+            Ok(short) => short.to_string().into_bytes(),
+            Err(_) => magnitude.to_str_radix(10).into_bytes(),
+        };
         let exponent = digits.len() as i64 - i64::from(self.scale);
         while digits.last() == Some(&b'0') {
             digits.pop();

@@ -56,7 +56,7 @@ type Asked<'a> = FuturesUnordered<Pin<Box<dyn Future<Output = Heard> + 'a>>>;
 pub(super) struct Driver<'a> {
     pub(super) lwt: &'a Lwt,
     pub(super) erm: Rc<EffectiveReplicationMap>,
-    pub(super) command: &'a ReadCommand,
+    command: &'a ReadCommand,
     pub(super) key: &'a DecoratedKey,
     pub(super) options: CasOptions,
     pub(super) voters: Replicas,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{join_all, try_join_all};
-use mutation::{Bound, Clustering, DecoratedKey, PartitionUpdate, Row, RowRange, Seconds, Slices};
+use mutation::{Clustering, DecoratedKey, PartitionUpdate, Row, RowRange, Seconds, Slices};
 use paxos::{AcceptorState, Ballot};
 use replica::{Limits, Origin, Partitions, ReadCommand, ReplicaError, Truncation, Write};
 use rt::ShardId;
@@ -222,10 +222,8 @@ pub(super) fn committed_value(
 /// Reads a table's votes.
 fn command_for(votes: &Arc<Table>, table: &Table, partitions: Partitions, now: Seconds) -> ReadCommand {
     let clustering = Clustering::new(votes, &[Some(&table.id.0)]);
-    let range =
-        RowRange { start: Bound::before_row(votes, &clustering), end: Bound::after_row(votes, &clustering) };
     ReadCommand {
-        slices: Slices::new(vec![range]),
+        slices: Slices::new(vec![RowRange::row(&clustering)]),
         limits: Limits { rows: STEP_ROWS, rows_per_partition: u64::MAX, bytes: STEP_BYTES },
         bypass_cache: true,
         ..ReadCommand::all_of(votes.clone(), partitions, now)

@@ -4,13 +4,12 @@
 use std::cell::Cell;
 use std::pin::pin;
 
-use mutation::{PartitionUpdate, Row, Timestamp};
+use mutation::{PartitionUpdate, Timestamp};
 use paxos::{Failure as Expired, choose_alone, promise_alone};
-use replica::{Form, Limits, Origin, PartitionResult, ReadPage, RowLookup, Truncation, Write};
+use replica::{Origin, ReadPage, Truncation, Write};
 
 use super::codec::EncodedValue;
 use super::driver::{Decided, Driver, Failure};
-use super::options::serial_quorum;
 use super::store::{VoteStore, memory_micros};
 use super::vote::ENTRY_SHARED_MAX;
 use crate::admission::Admission;
@@ -65,10 +64,7 @@ impl Driver<'_> {
         let Some(promised) = promise_alone(&known, ballot, now, memory) else { return Ok(None) };
         context
             .record(|| format!("Reading existing values for CAS precondition; round {ballot} has one voter"));
-        let found = match self.read_here() {
-            Some(found) => found,
-            None => self.read().await.map_err(Failure::Request)?,
-        };
+        let found = self.read().await.map_err(Failure::Request)?;
         let Some(update) = decide(&found, ballot.micros).map_err(Failure::Decide)? else {
             return Ok(Some(Decided::Nothing(found)));
         };
@@ -95,37 +91,6 @@ impl Driver<'_> {
             return Ok(None);
         }
         Ok(Some(Decided::Committed))
-    }
-
-    /// Looks for the row of a read of one row, where it lies. None when it has to be read.
-    fn read_here(&self) -> Option<ReadPage> {
-        let command = self.command;
-        let is_plain = command.limits == Limits::NONE && command.form == Form::Live;
-        if !is_plain || command.resume.is_some() || command.index.is_some() {
-            return None;
-        }
-        if !command.slices.are_of_one_row(&command.table) || command.table.has_static() {
-            return None;
-        }
-        let lookup = RowLookup {
-            table: &command.table,
-            key: self.key,
-            slices: &command.slices,
-            now: command.now,
-            bypass_cache: command.bypass_cache,
-            values_only: false,
-        };
-        let (context, quorum) = (&self.lwt.context, serial_quorum(self.options.serial));
-        let (row, tombstones) =
-            self.lwt.reads.row_here(context, &lookup, quorum, |row: Option<&Row>| row.cloned())?;
-        let mut page = ReadPage { tombstones, ..ReadPage::default() };
-        if let Some(row) = row {
-            assert!(command.slices.contains(&row.clustering), "a lookup finds the row of its slices");
-            assert!(row.is_live(command.now), "a page for a client has live rows");
-            page.partitions
-                .push(PartitionResult { rows: vec![row], ..PartitionResult::new(self.key.clone()) });
-        }
-        Some(page)
     }
 
     fn failed_alone<E>(&self, uncertain: bool) -> Failure<E> {

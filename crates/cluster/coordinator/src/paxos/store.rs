@@ -11,8 +11,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use mutation::row::ColumnData;
 use mutation::{
-    Bound, Cell, Clustering, DecoratedKey, LivenessInfo, PartitionUpdate, Row, RowRange, Seconds, Slices,
-    Timestamp,
+    Cell, Clustering, DecoratedKey, LivenessInfo, PartitionUpdate, Row, RowRange, Seconds, Slices, Timestamp,
 };
 use paxos::{AcceptorState, Ballot, Proposal};
 use replica::{Keys, Partitions, Read, ReadCommand, ReplicaError, RowLookup};
@@ -113,11 +112,7 @@ impl<'a> VoteStore<'a> {
         let (replica, rt) = (context.replica(), context.rt());
         let now = Seconds::try_from(rt.wall_micros() / 1_000_000).unwrap_or(0);
         let clustering = self.clustering();
-        let range = RowRange {
-            start: Bound::before_row(self.votes, &clustering),
-            end: Bound::after_row(self.votes, &clustering),
-        };
-        let slices = Slices::new(vec![range]);
+        let slices = Slices::new(vec![RowRange::row(&clustering)]);
         let seen = |row: Option<&Row>| match row {
             Some(row) => self.remembered(row, now),
             None => Ok(Remembered::default()),

@@ -107,7 +107,7 @@ fn asked_for(command: &ReadCommand, update: &PartitionUpdate) -> Option<Partitio
         Some(resume) if part.key < resume.key => return None,
         Some(resume) if part.key == resume.key => {
             let last = resume.clustering.as_ref()?;
-            let slices = command.slices.after(&command.table, last, command.reversed);
+            let slices = command.slices.after(last, command.reversed);
             part.rows.retain(|row| slices.contains(&row.clustering));
             part.range_tombstones = mutation::range::clip(&part.range_tombstones, &slices);
         }

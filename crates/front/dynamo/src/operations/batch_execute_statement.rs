@@ -17,7 +17,7 @@ use super::{Dynamo, statement};
 use crate::error::{ApiError, ErrorKind, Result, invalid};
 use crate::reply::{ANSWER_TEXT_BYTES, Reply, Texts, text_of};
 use crate::request::{Capacity, Request, constraint};
-use crate::table;
+use crate::table::{self, ApiTable};
 
 /// Statements of a request.
 const STATEMENTS_MAX: usize = 25;
@@ -97,6 +97,11 @@ impl<C: Coordinator> Dynamo<C> {
             return constraint(shown, "statements", &format!("Member must have length {bound}"));
         }
         let parts = list.iter().map(Request::part).collect::<Result<Vec<_>>>()?;
+        // A member of another type refuses the request, where a faulty statement fails by itself.
+        for part in &parts {
+            part.boolean("ConsistentRead")?;
+            part.get("Parameters").map(json::read_list).transpose()?;
+        }
         let statements: Vec<Result<Statement>> = parts.iter().map(statement::parse).collect();
         let named = |one: &Result<Statement>| one.as_ref().ok().map(|one| one.table().to_owned());
         let tables: Vec<Option<String>> = statements.iter().map(named).collect();
@@ -153,15 +158,19 @@ impl<C: Coordinator> Dynamo<C> {
         };
         let (table, item) = self.read_one(&select, consistent).await?;
         let units = read_units(item.as_ref().map_or(0, item_size), consistent);
-        self.metrics.read(units);
+        self.metrics.read(Some(&table), units);
         let shown = item.map(|item| match &select.projection {
             Some(projection) => text_of(&projection.apply(&item)),
             None => text_of(&item),
         });
-        Ok((table, shown, Consumed::of_table(units)))
+        Ok((table.name().to_owned(), shown, Consumed::of_table(units)))
     }
 
-    async fn read_one(&self, select: &Select, consistent: bool) -> Result<(String, Option<Item>), ApiError> {
+    async fn read_one(
+        &self,
+        select: &Select,
+        consistent: bool,
+    ) -> Result<(ApiTable, Option<Item>), ApiError> {
         let table = table::find(&self.schema(), &select.table)?;
         let Some((key, filter)) = self.selected_item(&table, select)? else {
             return invalid!(
@@ -170,6 +179,6 @@ impl<C: Coordinator> Dynamo<C> {
         };
         let item = self.store().get(&table, &table.key(&key)?, consistent).await?;
         let item = item.filter(|item| filter.is_none_or(|filter| filter.holds(item)));
-        Ok((table.name().to_owned(), item))
+        Ok((table, item))
     }
 }

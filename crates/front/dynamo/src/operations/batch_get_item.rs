@@ -17,7 +17,7 @@ use crate::table::{self, ApiTable, RowKey};
 const KEYS_MAX: usize = 100;
 /// Keys that are read at once.
 const KEYS_AT_ONCE: usize = 10;
-/// Bytes of items after which the remaining keys stay unprocessed.
+/// Bytes of the items of an answer: the keys from the first item on that is beyond them stay unprocessed.
 const ANSWER_BYTES: usize = 16 << 20;
 
 /// The request for one table, as far as it can be checked without the table.
@@ -40,21 +40,33 @@ struct Part<'a> {
     consistent: bool,
 }
 
+impl Part<'_> {
+    /// The same request for these keys alone.
+    fn of_keys(&self, keys: Vec<Json>) -> Json {
+        let mut request = self.json.clone();
+        if let Some(members) = request.as_object_mut() {
+            members.insert("Keys".to_owned(), Json::Array(keys));
+        }
+        request
+    }
+}
+
 impl<C: Coordinator> Dynamo<C> {
     pub(super) async fn batch_get_item(&self, request: &Request) -> Result<Reply> {
         let asked = request.capacity()?;
         let parts = self.parts_to_get(request)?;
-        let keys: usize = parts.iter().map(|part| part.keys.len()).sum();
-        self.metrics.count(|figures| *figures.batch_items.entry("BatchGetItem").or_default() += keys as u64);
+        for part in &parts {
+            self.metrics.batch(&part.table, "BatchGetItem", part.keys.len() as u64);
+        }
         let (mut responses, mut left, mut consumed) = (String::new(), Map::new(), Vec::new());
-        let (mut bytes, mut text_bytes) = (0, 0);
+        let (mut bytes, mut text_bytes, mut is_full) = (0, 0, false);
         let (mut has_read, mut failed) = (false, None);
         for part in &parts {
             let (mut found, mut units) = (Texts::default(), 0.0);
             let mut keys = part.keys.chunks(KEYS_AT_ONCE);
             let mut unread: Vec<Json> = Vec::new();
             for chunk in keys.by_ref() {
-                if bytes >= ANSWER_BYTES || text_bytes + found.bytes() >= ANSWER_TEXT_BYTES {
+                if is_full || text_bytes + found.bytes() >= ANSWER_TEXT_BYTES {
                     unread.extend(chunk.iter().map(|(key, _)| json::item(key)));
                     continue;
                 }
@@ -71,11 +83,12 @@ impl<C: Coordinator> Dynamo<C> {
                         }
                     };
                     has_read = true;
-                    if text_bytes + found.bytes() >= ANSWER_TEXT_BYTES {
+                    let size = item.as_ref().map_or(0, item_size);
+                    is_full |= bytes + size > ANSWER_BYTES;
+                    if is_full || text_bytes + found.bytes() >= ANSWER_TEXT_BYTES {
                         unread.push(json::item(key));
                         continue;
                     }
-                    let size = item.as_ref().map_or(0, item_size);
                     bytes += size;
                     units += read_units(size, part.consistent);
                     if let Some(item) = item {
@@ -91,13 +104,9 @@ impl<C: Coordinator> Dynamo<C> {
             let comma = if responses.is_empty() { "" } else { "," };
             responses += &format!("{comma}{}:{}", Json::from(name), found.list());
             if !unread.is_empty() {
-                let mut rest = part.json.clone();
-                if let Some(members) = rest.as_object_mut() {
-                    members.insert("Keys".to_owned(), Json::Array(unread));
-                }
-                left.insert(name.to_owned(), rest);
+                left.insert(name.to_owned(), part.of_keys(unread));
             }
-            self.metrics.read(units);
+            self.metrics.read(Some(&part.table), units);
             consumed.push(Consumed::of_table(units).json(name, asked, None));
         }
         if let (Some(error), false) = (failed, has_read) {

@@ -50,8 +50,7 @@ impl<C: Coordinator> Dynamo<C> {
         let asked = request.capacity()?;
         let shows_collections = request.item_collections()?;
         let writes = self.parts_to_write(request)?;
-        let count = writes.len() as u64;
-        self.metrics.count(|figures| *figures.batch_items.entry("BatchWriteItem").or_default() += count);
+        writes.iter().for_each(|write| self.metrics.batch(&write.table, "BatchWriteItem", 1));
         // Writes of one partition are made together.
         let mut groups: Vec<Vec<&Write<'_>>> = Vec::new();
         for write in &writes {
@@ -83,7 +82,7 @@ impl<C: Coordinator> Dynamo<C> {
             }
         }
         for (write, consumed) in &done {
-            self.count_write(write.operation(), consumed, 1.0);
+            self.count_write((&write.table, write.operation()), consumed, 1.0);
         }
         let mut answer = to_json!({ "UnprocessedItems": left });
         if let (true, Some(members)) = (asked != Capacity::None, answer.as_object_mut()) {

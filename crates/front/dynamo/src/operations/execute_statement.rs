@@ -180,7 +180,7 @@ impl<C: Coordinator> Dynamo<C> {
             answer.insert("LastEvaluatedKey".to_owned(), json::item(&last));
         }
         let consumed = read.consumed(&request);
-        self.metrics.read(consumed.total());
+        self.metrics.read(Some(&table), consumed.total());
         consumed.show(&mut answer, table.name(), asked);
         Ok(Reply::of_list("Items", &items, answer))
     }

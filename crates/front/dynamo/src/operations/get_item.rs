@@ -37,7 +37,7 @@ impl<C: Coordinator> Dynamo<C> {
         let bytes = shown.as_ref().map_or(0, |(_, size)| *size);
         let mut answer = Map::new();
         let units = read_units(bytes, consistent);
-        self.metrics.read(units);
+        self.metrics.read(Some(&table), units);
         Consumed::of_table(units).show(&mut answer, request.named_table(), capacity);
         let Some((text, _)) = shown else { return Ok(Json::Object(answer).into()) };
         Ok(Reply::of_text("Item", &text, answer))

@@ -407,7 +407,7 @@ impl<C: Coordinator> Dynamo<C> {
 
     /// The counters of this shard. Connections and requests under way are those of its [`Server`](crate::Server).
     pub fn figures(&self) -> ApiFigures {
-        self.metrics.figures()
+        self.metrics.figures(&self.schema())
     }
 
     /// Finishes the transactions that their coordinators have left behind and whose records have this node as their first replica; how
@@ -528,7 +528,7 @@ impl<C: Coordinator> Dynamo<C> {
     }
 
     async fn run(&self, operation: &str, body: &[u8], host: &str, role: Option<&str>) -> Result<Reply> {
-        if !OPERATIONS.contains(&operation) {
+        let Some(operation) = OPERATIONS.into_iter().find(|known| *known == operation) else {
             self.metrics.count(|figures| figures.unsupported_operations += 1);
             return match UNSUPPORTED.contains(&operation) {
                 true => Err(ApiError::new(
@@ -537,18 +537,24 @@ impl<C: Coordinator> Dynamo<C> {
                 )),
                 false => Err(ApiError::new(ErrorKind::UnknownOperation, "")),
             };
-        }
-        let request = Request::parse(body)?;
+        };
+        let (request, began) = (Request::parse(body)?, self.executor.clock().now());
         let request = &request;
         self.authorize(operation, request, role)?;
         let level = role.map(|_| self.executor.service_level(role));
-        match level.and_then(|level| level.timeout) {
+        let result = match level.and_then(|level| level.timeout) {
             None => self.carry_out((operation, request), host, role).await,
             timeout => {
                 let served = Self { timeout, ..self.clone() };
                 Box::pin(served.carry_out((operation, request), host, role)).await
             }
+        };
+        if request.has("TableName")
+            && let Ok(table) = self.table(request)
+        {
+            self.metrics.end_of(&table, operation, self.executor.clock().now().duration_since(began));
         }
+        result
     }
 
     async fn carry_out(
@@ -648,12 +654,12 @@ impl<C: Coordinator> Dynamo<C> {
             Ok(()) => {
                 let consumed =
                     Consumed::of_write(&write.table, decided.before.as_deref(), decided.after.as_deref());
-                self.count_write(write.operation(), &consumed, 1.0);
+                self.count_write((&write.table, write.operation()), &consumed, 1.0);
                 decided.consumed = consumed;
             }
             // A write whose condition does not hold consumes units of the item that it has looked at.
             Err(error) if error.is_failed_condition() => {
-                self.metrics.wrote(write.operation(), write_units(bytes));
+                self.metrics.wrote(&write.table, write.operation(), write_units(bytes));
             }
             Err(_) => {}
         }
@@ -662,10 +668,10 @@ impl<C: Coordinator> Dynamo<C> {
     }
 
     /// Counts the units of a write of one item, so many times.
-    fn count_write(&self, operation: &'static str, consumed: &Consumed, times: f64) {
-        self.metrics.wrote(operation, times * consumed.of_the_table());
+    fn count_write(&self, (table, operation): (&ApiTable, &'static str), consumed: &Consumed, times: f64) {
+        self.metrics.wrote(table, operation, times * consumed.of_the_table());
         if consumed.of_indexes() > 0.0 {
-            self.metrics.wrote("Index", times * consumed.of_indexes());
+            self.metrics.wrote(table, "Index", times * consumed.of_indexes());
         }
     }
 

@@ -409,8 +409,8 @@ impl Page {
 
 impl<C: Coordinator> Dynamo<C> {
     /// Counts the work of a Query or Scan: the units that it consumed, and the work of its filter.
-    pub(super) fn count_page(&self, page: &Page, request: &PageRequest) {
-        self.metrics.read(page.read.consumed(request).total());
+    pub(super) fn count_page(&self, table: Option<&ApiTable>, page: &Page, request: &PageRequest) {
+        self.metrics.read(table, page.read.consumed(request).total());
         if !request.counts {
             self.metrics.count(|figures| figures.returned_items += page.count as u64);
         }

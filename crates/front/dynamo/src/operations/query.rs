@@ -14,7 +14,7 @@ use crate::error::{Result, invalid};
 use crate::index_definition::{IndexKey, SecondaryIndex};
 use crate::reply::Reply;
 use crate::request::Request;
-use crate::table::{ApiTable, RowKey, key_bytes};
+use crate::table::{ApiTable, RANGE_BYTES_MAX, RowKey, key_bytes, too_long_range};
 
 /// The keys of the table, or of the index that is read.
 pub(super) fn keys<'a>(
@@ -36,13 +36,19 @@ fn key_condition(
     index: Option<&SecondaryIndex>,
     parts: Vec<(String, RangeCondition)>,
 ) -> Result<KeyCondition> {
-    if let Some(index) = index.filter(|index| index.is_composite()) {
+    let condition = if let Some(index) = index.filter(|index| index.is_composite()) {
         let hashes: Vec<_> = index.hashes().map(IndexKey::attribute).collect();
         let ranges: Vec<_> = index.ranges().map(IndexKey::attribute).collect();
-        return Ok(KeyCondition::of_attributes(parts, &hashes, &ranges)?);
+        KeyCondition::of_attributes(parts, &hashes, &ranges)?
+    } else {
+        let (hash, range) = keys(table, index);
+        KeyCondition::of_parts(parts, hash, range)?
+    };
+    let is_too_long = |value: &Value| key_bytes(value).len() > RANGE_BYTES_MAX;
+    if condition.range.iter().flat_map(RangeCondition::values).any(is_too_long) {
+        return too_long_range();
     }
-    let (hash, range) = keys(table, index);
-    Ok(KeyCondition::of_parts(parts, hash, range)?)
+    Ok(condition)
 }
 
 /// The rows that a condition on the range key means.
@@ -68,14 +74,14 @@ fn rows(table: &ApiTable, condition: &RangeCondition) -> RowRange {
 }
 
 /// The part of the rows that lies behind the start key in the order of the read.
-fn behind(table: &ApiTable, range: RowRange, start: &RowKey, reversed: bool) -> Result<RowRange> {
+fn behind(range: RowRange, start: &RowKey, reversed: bool) -> Result<RowRange> {
     let outside = "The provided starting key is outside query boundaries based on provided conditions";
     if !range.contains(&start.clustering) {
         return invalid!("{outside}");
     }
     Ok(match reversed {
-        false => RowRange { start: Bound::after_row(&table.table, &start.clustering), ..range },
-        true => RowRange { end: Bound::before_row(&table.table, &start.clustering), ..range },
+        false => RowRange { start: Bound::after_row(&start.clustering), ..range },
+        true => RowRange { end: Bound::before_row(&start.clustering), ..range },
     })
 }
 
@@ -117,7 +123,7 @@ impl<C: Coordinator> Dynamo<C> {
         page.check_filter(&table, request)?;
         let reversed = !request.boolean("ScanIndexForward")?.unwrap_or(true);
         let found = self.query_page(&table, &condition, start, reversed, &page).await?;
-        self.count_page(&found, &page);
+        self.count_page(Some(&table), &found, &page);
         Ok(found.answer(request.named_table(), &page))
     }
 
@@ -159,7 +165,7 @@ impl<C: Coordinator> Dynamo<C> {
                 );
             }
             match table.range() {
-                Some(_) => rows = behind(table, rows, &start, reversed)?,
+                Some(_) => rows = behind(rows, &start, reversed)?,
                 None => is_over = true,
             }
         }

@@ -78,7 +78,7 @@ impl<C: Coordinator> Dynamo<C> {
         let table = self.table(request)?;
         let page = page.of_index(&table, index, "Scan")?;
         let found = self.scan_page(&table, segments, start, &page).await?;
-        self.count_page(&found, &page);
+        self.count_page(Some(&table), &found, &page);
         Ok(found.answer(request.named_table(), &page))
     }
 

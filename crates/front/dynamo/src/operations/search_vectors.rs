@@ -365,7 +365,7 @@ impl<C: Coordinator> Dynamo<C> {
             results.push_text(Reply::of_text("Item", &text, score).into_text());
         }
         let consumed = (reading.sink.bytes + bytes).max(SEARCH_BYTES_MIN);
-        self.metrics.read(super::size::read_units(consumed, false));
+        self.metrics.read(Some(reading.table), super::size::read_units(consumed, false));
         let mut answer = Map::new();
         if asked != Capacity::None {
             let capacity = to_json!({ "VectorSearchRequestBytes": consumed as f64 });

@@ -290,6 +290,9 @@ fn create(
     place: &str,
     (table, details): (&ApiTable, &mut Details),
 ) -> Result<()> {
+    if request.get("AttributeDefinitions").and_then(Json::as_array).is_none_or(Vec::is_empty) {
+        return invalid!("No Attribute Schema Defined");
+    }
     let definitions = defined(request, table)?;
     let index = with_units(read_index(action, place, true, &definitions)?, action, place)?;
     check_new(details, &index.name)?;

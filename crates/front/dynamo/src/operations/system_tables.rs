@@ -321,7 +321,7 @@ impl<C: Coordinator> Dynamo<C> {
             _ => return self.write_setting(table, (operation, request), role).await,
         };
         let (found, asked) = page;
-        self.count_page(&found, &asked);
+        self.count_page(None, &found, &asked);
         Ok(found.answer(&table.name, &asked))
     }
 

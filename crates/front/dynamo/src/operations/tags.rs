@@ -25,6 +25,15 @@ fn check_owned(key: &str) -> Result<()> {
     Ok(())
 }
 
+fn check_length(key: &str) -> Result<()> {
+    if key.is_empty() || key.chars().count() > KEY_MAX {
+        return invalid!(
+            "One or more parameter values were invalid: A tag key has 1 to {KEY_MAX} characters"
+        );
+    }
+    Ok(())
+}
+
 fn is_allowed(text: &str) -> bool {
     text.chars().all(|c| c.is_alphanumeric() || c.is_whitespace() || "+-=._:/".contains(c))
 }
@@ -41,11 +50,7 @@ pub(super) fn read(tags: &Json) -> Result<Vec<(String, String)>> {
             }
         };
         let (key, value) = (field("Key")?, field("Value")?);
-        if key.is_empty() || key.chars().count() > KEY_MAX {
-            return invalid!(
-                "One or more parameter values were invalid: A tag key has 1 to {KEY_MAX} characters"
-            );
-        }
+        check_length(&key)?;
         if value.chars().count() > VALUE_MAX {
             return invalid!(
                 "One or more parameter values were invalid: A tag value has at most {VALUE_MAX} characters"
@@ -117,6 +122,7 @@ impl<C: Coordinator> Dynamo<C> {
         let mut keys = Vec::new();
         for key in json::read_list(request.required("TagKeys")?)? {
             let key = json::read_string(key)?;
+            check_length(key)?;
             check_owned(key)?;
             keys.push(key);
         }
@@ -134,6 +140,10 @@ impl<C: Coordinator> Dynamo<C> {
 
     pub(super) fn list_tags_of_resource(&self, request: &Request) -> Result<Json> {
         let details = resource(&self.schema(), request)?.details();
+        // All tags are in one answer: no token was given to anybody.
+        if request.has("NextToken") {
+            return invalid!("Invalid NextToken");
+        }
         let tags: Vec<Json> =
             details.tags.iter().map(|(key, value)| to_json!({ "Key": key, "Value": value })).collect();
         Ok(to_json!({ "Tags": tags }))

@@ -82,9 +82,11 @@ impl<C: Coordinator> Dynamo<C> {
         let units = gets
             .iter()
             .zip(&items)
-            .map(|(get, item)| (get.named.as_str(), read_units(item.as_ref().map_or(0, item_size), true)));
-        self.metrics.read(units.clone().map(|(_, units)| CAPACITY_FACTOR * units).sum());
-        let units = units.map(|(named, units)| (named, Consumed::of_table(units)));
+            .map(|(get, item)| (get, read_units(item.as_ref().map_or(0, item_size), true)))
+            .inspect(|(get, units)| self.metrics.read(Some(&get.table), CAPACITY_FACTOR * units));
+        // Units are counted also where nobody wants to see them.
+        let units: Vec<_> = units.collect();
+        let units = units.iter().map(|(get, units)| (get.named.as_str(), Consumed::of_table(*units)));
         if let Some(consumed) = consumed(units, "ReadCapacityUnits", asked) {
             answer.insert("ConsumedCapacity".to_owned(), consumed);
         }
@@ -93,7 +95,7 @@ impl<C: Coordinator> Dynamo<C> {
 
     fn part_to_get(&self, part: &Json) -> Result<Result<Get>> {
         let part = Request::part(part)?;
-        let inner = Request::transaction_part(part.required("Get")?, "ProjectionExpression")?;
+        let inner = Request::transaction_part(part.required("Get")?)?;
         let name = inner.table_name()?;
         let key_item = inner.item("Key")?;
         let substitutions = inner.substitutions(&[], &["ProjectionExpression"])?;

@@ -195,7 +195,7 @@ impl<C: Coordinator> Dynamo<C> {
             Verdict::Committed => {
                 let units = writes.iter().zip(costs.into_inner());
                 let units = units.inspect(|(write, cost)| {
-                    self.count_write(write.operation(), cost, CAPACITY_FACTOR);
+                    self.count_write((&write.table, write.operation()), cost, CAPACITY_FACTOR);
                 });
                 let units: Vec<_> = units.map(|(write, cost)| (write.named.as_str(), cost)).collect();
                 Ok(consumed(units.into_iter(), "WriteCapacityUnits", asked))
@@ -219,10 +219,7 @@ impl<C: Coordinator> Dynamo<C> {
             }
             _ => return invalid!("TransactItems can only contain one of Check, Put, Update or Delete"),
         };
-        let inner = match name {
-            "Put" | "Delete" => Request::transaction_part(given, "ConditionExpression")?,
-            _ => Request::part(given)?,
-        };
+        let inner = Request::transaction_part(given)?;
         let required = |expression: &str| match inner.has(expression) {
             true => Ok(()),
             false => {

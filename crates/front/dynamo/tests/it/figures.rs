@@ -68,6 +68,15 @@ fn requests_are_counted_by_operation() {
         ]
     );
     assert!(figures.operations.values().all(|of| of.latencies.count() == of.count), "all were answered");
+    let tables: Vec<_> = figures.tables.values().collect();
+    let [table] = tables.as_slice() else { panic!("one table: {tables:?}") };
+    assert_eq!((table.keyspace.as_str(), table.table.as_str()), ("alternator_counted", "counted"));
+    let operations: Vec<_> = table.operations.iter().map(|(name, of)| (*name, of.count)).collect();
+    assert_eq!(operations, [("CreateTable", 1), ("PutItem", 3), ("Query", 1), ("Scan", 2)]);
+    let batches: Vec<_> = table.batch_items.iter().map(|(name, items)| (*name, *items)).collect();
+    assert_eq!(batches, [("BatchGetItem", 2), ("BatchWriteItem", 3)]);
+    assert_eq!(table.batch_items, figures.batch_items);
+    assert_eq!((table.read_half_units, &table.write_units), (figures.read_half_units, &figures.write_units));
     assert_eq!(figures.unsupported_operations, 2);
     let errors: Vec<_> = figures.errors.into_iter().collect();
     assert_eq!(

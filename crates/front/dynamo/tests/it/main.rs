@@ -249,6 +249,24 @@ fn large_items_end_a_page_at_a_megabyte() {
 }
 
 #[test]
+fn a_batch_of_reads_has_no_more_than_16_megabytes() {
+    let api = api(Isolation::OnlyRmw);
+    create(&api, "sixteen", Some("N"));
+    let key = |c: u32| json!({ "p": { "S": "a" }, "c": { "N": c.to_string() } });
+    for c in 0..60 {
+        let mut item = key(c);
+        item["v"] = json!({ "S": "x".repeat(307_000) });
+        body_of(call(&api, "PutItem", &json!({ "TableName": "sixteen", "Item": item }).to_string()));
+    }
+    let keys: Vec<_> = (0..60).map(key).collect();
+    let batch = json!({ "RequestItems": { "sixteen": { "Keys": keys } } });
+    let answer = body_of(call(&api, "BatchGetItem", &batch.to_string()));
+    let items = answer["Responses"]["sixteen"].as_array().expect("a list").len();
+    let left = answer["UnprocessedKeys"]["sixteen"]["Keys"].as_array().expect("a list").len();
+    assert_eq!((items, left), (54, 6));
+}
+
+#[test]
 fn a_write_mode_that_forbids_reads_refuses_conditions() {
     let api = api(Isolation::ForbidRmw);
     create(&api, "forbid", None);

@@ -51,7 +51,7 @@ fn write(table: &Arc<Table>, seed: u8) -> PartitionUpdate {
     let mut fixed = Row::new(Clustering::empty());
     fixed.set(id("s"), ColumnData::Simple(cell(6)));
     update.add_static(fixed);
-    let (start, end) = (Bound::after_row(table, &clustering(5)), Bound::after_row(table, &clustering(7)));
+    let (start, end) = (Bound::after_row(&clustering(5)), Bound::after_row(&clustering(7)));
     update.add_range_tombstone(RangeTombstone { start, end, deletion: DeletionTime::new(10, 1) });
     update
 }

@@ -606,7 +606,7 @@ impl Parser<'_> {
         let low = self.operand()?;
         self.expect_keyword("AND")?;
         let high = self.operand()?;
-        refuse(check::between(&low, &high), Condition::Between(operand, low, high))
+        refuse(check::between(&operand, &low, &high), Condition::Between(operand, low, high))
     }
 
     fn list(&mut self, operand: Operand) -> Result<Condition> {

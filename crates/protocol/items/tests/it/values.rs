@@ -216,7 +216,7 @@ fn the_text_of_an_item_is_that_of_its_tree() {
         "plain": { "S": "text" }, "esc\"aped\\\n\u{1}\u{7f}\u{2028}é": { "S": "\t\"\\/\u{8}\u{c}\r\u{1f}" }, "empty": { "S": "" },
         "n": { "N": "-1.5E-100" }, "large": { "N": "1E125" }, "b": { "B": "AAEC/w==" }, "t": { "BOOL": true }, "f": { "BOOL": false },
         "null": { "NULL": true }, "ss": { "SS": ["a\"", "b"] }, "ns": { "NS": ["1", "2E10"] }, "bs": { "BS": ["AA==", "AQ=="] },
-        "l": { "L": [{ "L": [] }, { "M": { "": { "S": "x" }, "k": { "NULL": true } } }, { "N": "0" }] }, "m": { "M": {} }
+        "l": { "L": [{ "L": [] }, { "M": { "j": { "S": "x" }, "k": { "NULL": true } } }, { "N": "0" }] }, "m": { "M": {} }
     });
     let item = json::read_item(&item).expect("an item");
     let mut text = String::new();

@@ -11,8 +11,7 @@ use std::sync::Arc;
 
 use coordinator::{CasOptions, CasOutcome, Consistency};
 use mutation::{
-    Bound, Clustering, ColumnSelection, DecoratedKey, PartitionUpdate, RowRange, Seconds, Slices, Timestamp,
-    row_of,
+    Clustering, ColumnSelection, DecoratedKey, PartitionUpdate, RowRange, Seconds, Slices, Timestamp, row_of,
 };
 use replica::{Limits, PartitionResult, Partitions, ReadCommand, ReadPage};
 use schema::{Column, ColumnId, Replication, Schema, Table};
@@ -172,17 +171,13 @@ impl<'a> CasRequest<'a> {
     }
 
     fn command(&self) -> ReadCommand {
-        let range = |key: &Clustering| RowRange {
-            start: Bound::before_row(self.table, key),
-            end: Bound::after_row(self.table, key),
-        };
         // With nothing but conditions on static columns, the first row proves that the partition exists.
         let (slices, limits) = if self.rows.is_empty() {
             (Slices::all(), Limits { rows: 1, ..Limits::NONE })
         } else if self.table.clustering().is_empty() {
             (Slices::all(), Limits::NONE)
         } else {
-            (Slices::new(self.rows.keys().map(range).collect()), Limits::NONE)
+            (Slices::new(self.rows.keys().map(RowRange::row).collect()), Limits::NONE)
         };
         let key = Partitions::Keys(replica::Keys::from_iter([self.key.clone()]));
         let columns = self.columns.clone();

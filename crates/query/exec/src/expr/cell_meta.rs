@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use mutation::{CellRef, DataRef};
 use types::CqlType;
-use types::elements::CollectionBuilder;
+use types::elements::{CollectionBuilder, EMPTY, Fields};
 
 use super::row::RowView;
 use super::{CellMeta, CellPart, Env};
@@ -15,7 +15,8 @@ impl RowView<'_> {
         let Some(data) = self.data(&meta.column) else { return Ok(None) };
         let complex = match data {
             DataRef::Simple(cell) => {
-                return Ok(if cell.is_live(self.now) { self.time_of(cell, meta.what) } else { None });
+                let has_time = cell.is_live(self.now) && self.has_frozen_part(meta, env)?;
+                return Ok(if has_time { self.time_of(cell, meta.what) } else { None });
             }
             DataRef::Complex(complex) => complex,
         };
@@ -66,6 +67,34 @@ impl RowView<'_> {
             chosen.iter().for_each(|element| push(self.time_of((&element.cell).into(), meta.what)));
         }
         Ok(Some(out.finish().into()))
+    }
+
+    /// Whether the part of a frozen value is there whose times, which are those of the whole, are wanted.
+    fn has_frozen_part(&self, meta: &CellMeta, env: &Env<'_>) -> Result<bool> {
+        if matches!(meta.part, CellPart::Whole) {
+            return Ok(true);
+        }
+        let Some(value) = self.value(&meta.column) else { return Ok(false) };
+        let ty = &meta.column.ty;
+        let end = |expr: &Option<Box<super::Expr>>| match expr {
+            Some(expr) => expr.eval_option(env),
+            None => Ok(None),
+        };
+        Ok(match &meta.part {
+            CellPart::Whole => true,
+            CellPart::Field(field) => {
+                let found = Fields::new(&value).nth(usize::from(*field)).transpose()?.flatten();
+                found.is_some()
+            }
+            CellPart::Element(key) => match key.eval_option(env)? {
+                Some(key) => super::select_element(ty, &value, &key)?.is_some(),
+                None => false,
+            },
+            CellPart::Slice(from, to) => {
+                let (from, to) = (end(from)?, end(to)?);
+                super::select_slice(ty, &value, from.as_deref(), to.as_deref())?[..] != EMPTY
+            }
+        })
     }
 
     fn time_of(&self, cell: CellRef<'_>, what: cql::ast::CellMetadata) -> Option<Bytes> {

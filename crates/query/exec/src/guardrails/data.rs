@@ -57,8 +57,15 @@ impl Guard<'_> {
     fn written_at(&mut self, table: &Table, timestamp: Timestamp, now: Timestamp) -> Result<()> {
         let text = |side: &'static str, most: &'static str, kind: &'static str, bound: i64| {
             let name = &table.name;
+            let why = match side {
+                "after" => {
+                    "Timestamps too far in the future can lead to data that can't be easily overwritten"
+                }
+                _ => "Timestamps too far in the past can cause writes can be unexpectedly lost",
+            };
             format!(
-                "The modification to table {name} has a timestamp {timestamp} {side} the {most} allowable {kind} threshold {bound}"
+                "The modification to table {name} has a timestamp {timestamp} {side} the {most} allowable {kind} threshold \
+                 {bound}. {why}"
             )
         };
         let micros = |bound: u64| i64::try_from(bound).unwrap_or(i64::MAX);

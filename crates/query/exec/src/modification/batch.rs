@@ -1,6 +1,6 @@
 //! BATCH: the rules of allowed combinations, size limits, and the merge of statements that meet in a partition.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use cql::ast::{BatchKind, Modification};
@@ -311,43 +311,54 @@ fn add_deltas(row: &mut Row, more: &Row) {
     }
 }
 
-fn tables(updates: &[PartitionUpdate]) -> String {
-    let mut names: Vec<String> = updates.iter().map(|update| update.table.full_name()).collect();
+fn tables<'a>(updates: impl Iterator<Item = &'a PartitionUpdate>) -> String {
+    let mut names: Vec<String> = updates.map(|update| update.table.full_name()).collect();
     names.sort();
     names.dedup();
     format!("[{}]", names.join(", "))
 }
 
-/// Checks a batch's size; the warnings that it deserves are returned.
+/// Checks a batch's size; the warnings that it deserves are returned. The updates of one key in one keyspace are one mutation, which alone may
+/// have any size.
 ///
 /// # Errors
 /// [`ExecError::Invalid`] when the updates exceed `batch_fail_bytes`.
-pub fn check_size(kind: BatchKind, updates: &[PartitionUpdate], limits: &ExecLimits) -> Result<Vec<String>> {
+pub fn check_size<'a>(
+    kind: BatchKind,
+    updates: impl Iterator<Item = &'a PartitionUpdate> + Clone,
+    limits: &ExecLimits,
+) -> Result<Vec<String>> {
     let mut warnings = Vec::new();
-    if updates.len() < 2 {
+    let place = |update: &'a PartitionUpdate| (update.table.keyspace.as_str(), &update.key);
+    let mut others = updates.clone().map(place);
+    let first = others.next();
+    if others.all(|other| Some(other) == first) {
         return Ok(warnings);
     }
-    let size: usize = updates.iter().map(data_size).sum();
+    let size: usize = updates.clone().map(data_size).sum();
     if size > limits.batch_fail_bytes {
         return Err(ExecError::Invalid("Batch too large".to_owned()));
     }
     if size > limits.batch_warn_bytes {
         warnings.push(format!(
             "Batch for {} is of size {}, exceeding specified threshold of {} by {}.",
-            tables(updates),
+            tables(updates.clone()),
             size,
             limits.batch_warn_bytes,
             size - limits.batch_warn_bytes
         ));
     }
-    if kind == BatchKind::Unlogged && updates.len() > limits.batch_partitions_warn {
-        let names = tables(updates);
-        let plural = if names.contains(", ") { "s" } else { "" };
-        warnings.push(format!(
-            "Unlogged batch covering {} partitions detected against table{plural} {names}. You should use a logged batch \
-             for atomicity, or asynchronous writes for performance.",
-            updates.len()
-        ));
+    let keys = || updates.clone().map(|update| &update.key).collect::<BTreeSet<_>>().len();
+    if kind != BatchKind::Logged && updates.clone().count() > limits.batch_partitions_warn {
+        let keys = keys();
+        if keys > limits.batch_partitions_warn {
+            let names = tables(updates);
+            let plural = if names.contains(", ") { "s" } else { "" };
+            warnings.push(format!(
+                "Unlogged batch covering {keys} partitions detected against table{plural} {names}. You should use a logged \
+                 batch for atomicity, or asynchronous writes for performance."
+            ));
+        }
     }
     Ok(warnings)
 }

@@ -823,14 +823,10 @@ impl ModificationPlan {
         check_not_serial(request)?;
         columns.sort();
         columns.dedup();
-        let range = |key: &Clustering| mutation::RowRange {
-            start: mutation::Bound::before_row(&self.table, key),
-            end: mutation::Bound::after_row(&self.table, key),
-        };
         let slices = if self.table.clustering().is_empty() {
             Slices::all()
         } else {
-            Slices::new(clusterings.iter().map(range).collect())
+            Slices::new(clusterings.iter().map(mutation::RowRange::row).collect())
         };
         let command = ReadCommand {
             slices,

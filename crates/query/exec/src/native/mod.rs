@@ -38,7 +38,7 @@ use crate::request::Caller;
 use crate::sink::{Outcome, too_large};
 use crate::trace::{Trace, Traced};
 use encode::{ResultWriter, write_outcome};
-use parameters::{BoundBy, bind, parameters, set_checked, trace_parameters};
+use parameters::{BoundBy, bind, bind_into, parameters, set_checked, trace_parameters};
 use prepared_statements::{Found, bytes_of};
 use running::{Listing, Message, Running};
 
@@ -243,11 +243,13 @@ impl<C: Coordinator> NativeFrontend<C> {
         if !prepared.at_once.is_worth_a_try() || query.page_size == Some(0) {
             return false;
         }
-        let began = executor.begin();
-        // The usual way finds the error again.
-        let Ok(binds) = bind(&prepared.markers, &query.values, BoundBy::Execute) else { return false };
         let parameters = parameters(query);
         let mut request = executor.request(caller, &parameters, prepared.keyspace.as_deref(), None);
+        let mut binds = Binds::within(query.values.body(), prepared.markers.len());
+        // The usual way finds the error again.
+        if bind_into(&mut binds, &prepared.markers, &query.values, BoundBy::Execute).is_err() {
+            return false;
+        }
         // A row that is in memory is not reported: its answer is sent at once.
         let known_id = execute.result_metadata_id.as_deref();
         let mut result = ResultWriter::of_prepared(&prepared, query, known_id, &|_| {}, out);
@@ -261,7 +263,7 @@ impl<C: Coordinator> NativeFrontend<C> {
             Ok(Some(_)) => {}
             Err(error) => out.error(&errors::cql_error(&error)),
         }
-        executor.end(began, || redacted(&prepared.text).into_owned());
+        executor.end_request(&request, || redacted(&prepared.text).into_owned());
         true
     }
 

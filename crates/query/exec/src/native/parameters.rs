@@ -78,13 +78,23 @@ impl BoundBy {
 /// # Errors
 /// When there are more or fewer than markers, or one is not of its marker's type.
 pub fn bind(specs: &[MarkerSpec], values: &Values, by: BoundBy) -> Result<Binds> {
+    let mut binds = Binds::within(values.body(), specs.len());
+    bind_into(&mut binds, specs, values, by)?;
+    Ok(binds)
+}
+
+/// [`bind`] in place, into nothing within the body of the values: a result that holds [`Binds`] is large.
+///
+/// # Errors
+/// As [`bind`].
+#[inline]
+pub fn bind_into(binds: &mut Binds, specs: &[MarkerSpec], values: &Values, by: BoundBy) -> Result<()> {
     if values.is_named() {
-        return bind_named(specs, values, by);
+        return bind_named(binds, specs, values, by);
     }
     if values.len() != specs.len() {
         return by.refused(specs.len(), values.len());
     }
-    let mut binds = Binds::within(values.body(), specs.len());
     for (spec, place) in specs.iter().zip(values.places()) {
         match place {
             ValuePlace::Set { start, end } => binds.push_place(spec, start..end)?,
@@ -92,17 +102,16 @@ pub fn bind(specs: &[MarkerSpec], values: &Values, by: BoundBy) -> Result<Binds>
             ValuePlace::Unset => binds.push(Value::Unset),
         }
     }
-    Ok(binds)
+    Ok(())
 }
 
-/// [`bind`] of values that have names: several markers may have one, and other values are left out.
-fn bind_named(specs: &[MarkerSpec], values: &Values, by: BoundBy) -> Result<Binds> {
+/// [`bind_into`] of values that have names: several markers may have one, and other values are left out.
+fn bind_named(binds: &mut Binds, specs: &[MarkerSpec], values: &Values, by: BoundBy) -> Result<()> {
     let names = Names::of(values, specs.len());
     let found = specs.iter().filter(|spec| names.index(&spec.name).is_some()).count();
     if found != specs.len() {
         return by.refused(specs.len(), found);
     }
-    let mut binds = Binds::within(values.body(), specs.len());
     // A value that several markers name is copied for each of them.
     let mut room = values.body().len() + REPEATED_BYTES_MAX;
     for spec in specs {
@@ -121,7 +130,7 @@ fn bind_named(specs: &[MarkerSpec], values: &Values, by: BoundBy) -> Result<Bind
             Some(ValuePlace::Unset) => binds.push(Value::Unset),
         }
     }
-    Ok(binds)
+    Ok(())
 }
 
 /// The positions of named values; of values with the same name, the first one counts.

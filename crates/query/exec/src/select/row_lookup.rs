@@ -46,7 +46,7 @@ pub(super) fn run_here<C: Coordinator, S: Sink>(
         }
         Ok((u64::from(row.is_some()), rows.byte_count()))
     };
-    let written = coordinator.row_here(&lookup, request.consistency, write);
+    let written = coordinator.row_here(&lookup, (request.consistency, request.began), write);
     let Some((written, tombstones)) = written else { return Ok(None) };
     let (count, bytes) = written?;
     if let Some(warning) = tombstone_warning(plan, request, count, tombstones) {

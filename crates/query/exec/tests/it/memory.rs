@@ -274,7 +274,7 @@ impl Memory {
     fn fragments(command: &ReadCommand, partition: &PartitionUpdate) -> Vec<Fragment> {
         let slices = match &command.resume {
             Some(resume) if resume.key == partition.key => match &resume.clustering {
-                Some(last) => command.slices.after(&command.table, last, command.reversed),
+                Some(last) => command.slices.after(last, command.reversed),
                 None => return Vec::new(),
             },
             _ => command.slices.clone(),
@@ -768,7 +768,7 @@ impl Coordinator for Memory {
     fn row_here<T>(
         &self,
         lookup: &RowLookup<'_>,
-        consistency: Consistency,
+        (consistency, _): (Consistency, Instant),
         visit: impl FnOnce(Option<&Row>) -> T,
     ) -> Option<(T, u64)> {
         let table = self.tables.borrow().get(&lookup.table.id)?.get(lookup.key)?.table.clone();

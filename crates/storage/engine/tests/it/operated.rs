@@ -233,8 +233,8 @@ fn large_partition(table: &Arc<Table>) -> PartitionUpdate {
     update.add_deletion(DeletionTime::new(1, 1));
     let of = |at: i32| Clustering::new(table, &[Some(&at.to_be_bytes())]);
     let range = RangeTombstone {
-        start: Bound::before_row(table, &of(10)),
-        end: Bound::after_row(table, &of(390)),
+        start: Bound::before_row(&of(10)),
+        end: Bound::after_row(&of(390)),
         deletion: DeletionTime::new(5, 5),
     };
     update.add_range_tombstone(range);

@@ -20,9 +20,10 @@ use serde_json::{Value as Json, json};
 use super::workload::{CELLS, Requests};
 use crate::load::Values;
 
-/// The table of items by a partition key, and that of items by a sort key, too.
+/// The table of items by a partition key, that of items by a sort key, too, and that of items that have a global index.
 const ITEMS: &str = "items";
 const SERIES: &str = "series";
+const INDEXED: &str = "indexed";
 /// Items of a partition of the second, and of a page.
 const PAGE_ITEMS: u64 = 100;
 /// Writes of a batch.
@@ -45,7 +46,7 @@ pub(super) struct ItemWorkload {
 }
 
 /// All of them. Writes are lightweight transactions unless the name says plain.
-pub(super) const ITEM_WORKLOADS: [ItemWorkload; 8] = [
+pub(super) const ITEM_WORKLOADS: [ItemWorkload; 9] = [
     put("put-item", Isolation::Always),
     put("put-item-plain", Isolation::OnlyRmw),
     ItemWorkload {
@@ -79,6 +80,19 @@ pub(super) const ITEM_WORKLOADS: [ItemWorkload; 8] = [
             json!({
                 "TableName": SERIES, "KeyConditionExpression": "p = :p",
                 "ExpressionAttributeValues": { ":p": { "S": key(partition) } },
+            })
+        },
+        is_right: |answer| answer["Count"] == PAGE_ITEMS,
+    },
+    ItemWorkload {
+        name: "query-index-100",
+        operation: "Query",
+        table: INDEXED,
+        isolation: Isolation::Always,
+        parameters: |partition, _| {
+            json!({
+                "TableName": INDEXED, "IndexName": "by_g", "KeyConditionExpression": "g = :g",
+                "ExpressionAttributeValues": { ":g": { "S": key(partition / PAGE_ITEMS) } },
             })
         },
         is_right: |answer| answer["Count"] == PAGE_ITEMS,
@@ -201,18 +215,30 @@ impl Connection {
 
     /// Makes a table with at least so many items; the number of its partitions.
     async fn fill(&self, table: &str, items: u64, values: &Values) -> Result<u64, String> {
-        let is_series = table == SERIES;
+        let (is_series, is_indexed) = (table == SERIES, table == INDEXED);
         let mut definitions = vec![json!({ "AttributeName": "p", "AttributeType": "S" })];
         let mut keys = vec![json!({ "AttributeName": "p", "KeyType": "HASH" })];
         if is_series {
             definitions.push(json!({ "AttributeName": "c", "AttributeType": "N" }));
             keys.push(json!({ "AttributeName": "c", "KeyType": "RANGE" }));
         }
-        let definition = json!({
-            "TableName": table, "AttributeDefinitions": definitions, "KeySchema": keys, "BillingMode": "PAY_PER_REQUEST",
-        });
+        let mut definition =
+            json!({ "TableName": table, "KeySchema": keys, "BillingMode": "PAY_PER_REQUEST" });
+        if is_indexed {
+            definitions.push(json!({ "AttributeName": "g", "AttributeType": "S" }));
+            definitions.push(json!({ "AttributeName": "n", "AttributeType": "N" }));
+            definition["GlobalSecondaryIndexes"] = json!([{
+                "IndexName": "by_g", "Projection": { "ProjectionType": "ALL" },
+                "KeySchema": [
+                    { "AttributeName": "g", "KeyType": "HASH" }, { "AttributeName": "n", "KeyType": "RANGE" },
+                ],
+            }]);
+        }
+        definition["AttributeDefinitions"] = definitions.into();
         self.answer(&request("CreateTable", &definition)).await?;
         let in_partition = if is_series { PAGE_ITEMS } else { 1 };
+        // As many items of each value of the index as a page has.
+        let items = if is_indexed { items.next_multiple_of(PAGE_ITEMS) } else { items };
         let partitions = items.div_ceil(in_partition);
         let all: Vec<(u64, u64)> =
             (0..partitions).flat_map(|at| (0..in_partition).map(move |row| (at, row))).collect();
@@ -221,6 +247,10 @@ impl Connection {
                 let mut item = item(*partition, values);
                 if is_series {
                     item["c"] = json!({ "N": row.to_string() });
+                }
+                if is_indexed {
+                    item["g"] = json!({ "S": key(partition / PAGE_ITEMS) });
+                    item["n"] = json!({ "N": (partition % PAGE_ITEMS).to_string() });
                 }
                 item
             });

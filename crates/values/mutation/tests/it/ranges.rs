@@ -6,6 +6,24 @@ use proptest::prelude::*;
 
 use testkit::data::{bound, clustering, range, table};
 
+/// A row's bounds end otherwise than its key, and are the same otherwise.
+#[test]
+fn bounds_of_a_row_are_those_of_its_values() {
+    let table = table();
+    for key in [clustering(&table, 3), mutation::Clustering::empty()] {
+        let values: Vec<_> = key.components().collect();
+        for (of_row, side) in [(Bound::before_row(&key), Side::Before), (Bound::after_row(&key), Side::After)]
+        {
+            let of_values = Bound::new(&table, &values, side);
+            assert_eq!((of_row.position(), of_row.side()), (of_values.position(), side));
+            assert!(of_row.components().eq(values.iter().copied()));
+        }
+    }
+    let row = RowRange::row(&clustering(&table, 3));
+    assert!(row.contains(&clustering(&table, 3)));
+    assert!(!row.contains(&clustering(&table, 4)));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 

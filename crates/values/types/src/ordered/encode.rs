@@ -172,8 +172,15 @@ fn sign_flipped(value: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// IEEE-754: the sign bit flipped, and all others too when the number is negative.
+/// IEEE-754: the sign bit flipped, and all others too when the number is negative. All NaNs are one value, behind all others.
 fn float(value: &[u8], out: &mut Vec<u8>) {
+    let value = match *value {
+        [a, b, c, d] if f32::from_be_bytes([a, b, c, d]).is_nan() => &f32::NAN.to_be_bytes()[..],
+        [a, b, c, d, e, f, g, h] if f64::from_be_bytes([a, b, c, d, e, f, g, h]).is_nan() => {
+            &f64::NAN.to_be_bytes()[..]
+        }
+        _ => value,
+    };
     let negative = value.first().is_some_and(|byte| *byte >= 0x80);
     if negative { out.extend(value.iter().map(|byte| !byte)) } else { sign_flipped(value, out) }
 }
