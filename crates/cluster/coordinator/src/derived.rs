@@ -30,8 +30,6 @@ use crate::{Coordinator, RequestError};
 
 /// Bytes of view updates of a shard that are on their way. Writes of bases wait when there are more.
 const PENDING_BYTES_MAX: usize = 16 << 20;
-/// Steps of a [`Pace`] that the change of one row of a view takes.
-const STEPS_A_ROW: usize = 8;
 /// Bytes of a base partition that are read for one write.
 const READ_BYTES_MAX: usize = 16 << 20;
 /// The time that the replicas of a view have for an update, before the batchlog tries it again.
@@ -268,7 +266,7 @@ impl ViewObserver {
         let slices = View::rows_read(update);
         let before = read_before(engine, update, &slices, "materialized views").await?;
         let now = Seconds::try_from(self.rt.wall_micros() / 1_000_000).unwrap_or(0);
-        let (mut changes, mut pace) = (Vec::new(), Pace::new());
+        let mut changes = Vec::new();
         for view in views.iter() {
             let mut derived = view.changes(&before, update, now);
             if context.injected().kept_view_rows {
@@ -276,8 +274,8 @@ impl ViewObserver {
             }
             let id = view.table().id;
             assert!(derived.iter().all(|change| change.table.id == id), "a view's changes are of the view");
-            pace.steps(STEPS_A_ROW * (1 + derived.len())).await;
             changes.extend(derived);
+            rt::preempt::yield_now().await;
         }
         let is_here = |change: &PartitionUpdate| {
             context.replica().shard_of(change.table.id, change.key.token) == context.shard()

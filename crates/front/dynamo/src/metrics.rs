@@ -13,6 +13,9 @@ use crate::ApiError;
 use crate::operations::names::OPERATIONS;
 use crate::table::ApiTable;
 
+/// Tables with figures of their own; those that are gone make room when figures are read.
+const TABLES_MAX: usize = 1_000;
+
 /// Requests of one operation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OperationFigures {
@@ -90,7 +93,7 @@ pub struct ApiFigures {
     pub returned_records: u64,
     /// Answers with an error, by its type.
     pub errors: BTreeMap<&'static str, u64>,
-    /// By table, of those that there are.
+    /// By table, of those that there are; at most 1,000.
     pub tables: BTreeMap<TableId, TableFigures>,
     /// Connections that were closed because there were too many.
     pub connections_shed: u64,
@@ -174,12 +177,16 @@ impl Metrics {
     /// Counts something of a table.
     fn count_of(&self, table: &ApiTable, change: impl FnOnce(&mut TableFigures)) {
         self.count(|figures| {
+            let id = table.table.id;
+            if figures.tables.len() >= TABLES_MAX && !figures.tables.contains_key(&id) {
+                return;
+            }
             let new = || TableFigures {
                 keyspace: table.table.keyspace.clone(),
                 table: table.table.name.clone(),
                 ..TableFigures::default()
             };
-            change(figures.tables.entry(table.table.id).or_insert_with(new));
+            change(figures.tables.entry(id).or_insert_with(new));
         });
     }
 

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use mutation::row::ColumnData;
-use mutation::{Cell, Clustering, Complex, ComplexCell, DataRef, DeletionTime, Row, RowLayout, TableLayouts};
+use mutation::{
+    Cell, Clustering, Complex, ComplexCell, DataRef, DeletionTime, LivenessInfo, Row, RowLayout, TableLayouts,
+};
 use proptest::prelude::*;
 use schema::{ColumnId, ColumnKind, Table, TableBuilder, TableId};
 use types::CqlType;
@@ -234,4 +236,26 @@ fn a_collection_that_was_written_whole_is_no_tombstone() {
     assert_eq!(row_of(vec![live(), live()]), 0, "written whole");
     assert_eq!(row_of(vec![live(), Cell::tombstone(5, 50)]), 1, "an element was deleted");
     assert_eq!(row_of(vec![]), 1, "deleted whole");
+}
+
+/// The numbers of tombstones in Cassandra 5.0.6's warnings.
+#[test]
+fn tombstones_are_those_that_cassandra_counts() {
+    let table = plain_table();
+    let column = table.column("a").expect("a column of the table").id;
+    let with = |cell: Cell| ColumnData::Simple(cell);
+    let mut deleted = Row::new(Clustering::empty());
+    deleted.deletion = DeletionTime::new(4, 1);
+    assert_eq!(deleted.tombstones(100), 1, "a row that was deleted");
+    let mut again = deleted.clone();
+    again.set(column, with(Cell::live(5, Bytes::new())));
+    assert_eq!(again.tombstones(100), 0, "and was written again");
+    let mut less = deleted.clone();
+    less.set(column, with(Cell::tombstone(5, 50)));
+    assert_eq!(less.tombstones(100), 1, "a cell deleted counts for its row");
+    let mut marked = Row::new(Clustering::empty());
+    marked.liveness = LivenessInfo::expiring(5, 10, 90);
+    assert_eq!((marked.tombstones(80), marked.tombstones(90)), (0, 1), "a mark until it expires");
+    marked.set(column, with(Cell::expiring(5, 10, 90, Bytes::new())));
+    assert_eq!(marked.tombstones(90), 1, "and its cell");
 }
