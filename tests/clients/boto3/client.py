@@ -94,7 +94,7 @@ DOCUMENT = {
     "ns": {decimal.Decimal(1), decimal.Decimal("2.5")},
     "bs": {Binary(b"x"), Binary(b"y")},
     "l": [decimal.Decimal(1), "x", [], {"deep": [None, {"er": False}]}],
-    "m": {"": "empty name", "weird.name#": {}},
+    "m": {" ": "a space", "weird.name#": {}},
     "empty": "",
 }
 
@@ -111,6 +111,7 @@ def documents():
     assert "Item" not in table.get_item(Key={"p": "k"}, ConsistentRead=True)
     table.put_item(Item={"p": "k"})
     assert table.get_item(Key={"p": "k"}, ConsistentRead=True)["Item"] == {"p": "k"}, "a key alone is an item"
+    refused("ValidationException", "Empty attribute name", table.put_item, Item={"p": "k", "m": {"": "nameless"}})
     capacity = table.get_item(Key={"p": "k"}, ReturnConsumedCapacity="TOTAL")["ConsumedCapacity"]
     assert capacity["CapacityUnits"] == 0.5 and capacity["TableName"] == table.name
 

@@ -253,7 +253,7 @@ impl Canary {
         checked(
             "lost-view-updates",
             "updates of views are not stored with the write that they follow from",
-            (Focus::Views, 20, Some(6)),
+            (Focus::Views, 30, Some(20)),
             "views",
             |injected| injected.coordinator.lost_view_updates = true,
         ),
@@ -357,7 +357,7 @@ impl Canary {
             "stale-condition",
             "a condition of the DynamoDB API is decided on an item that was read before the agreement",
             (Focus::Items, 5, Some(0)),
-            "transactions",
+            "items",
             |injected| injected.dynamo.stale_condition = true,
         ),
         checked(

@@ -50,7 +50,11 @@ impl<C: Coordinator> Dynamo<C> {
         let asked = request.capacity()?;
         let shows_collections = request.item_collections()?;
         let writes = self.parts_to_write(request)?;
-        writes.iter().for_each(|write| self.metrics.batch(&write.table, "BatchWriteItem", 1));
+        // The writes of a table are one after the other.
+        for part in writes.chunk_by(|a, b| a.table.table.id == b.table.table.id) {
+            let Some(first) = part.first() else { continue };
+            self.metrics.batch(&first.table, "BatchWriteItem", part.len() as u64);
+        }
         // Writes of one partition are made together.
         let mut groups: Vec<Vec<&Write<'_>>> = Vec::new();
         for write in &writes {

@@ -13,7 +13,7 @@ use super::size::{read_units, write_units};
 use super::write::{Action, ItemWrite};
 use crate::error::{ApiError, ErrorKind, Result, invalid};
 use crate::reply::ANSWER_TEXT_BYTES;
-use crate::request::{Capacity, Request, constraint, fingerprint, place};
+use crate::request::{Capacity, Request, constraint, fingerprint};
 use crate::table::{self, RowKey};
 use crate::transaction::{Origin, Participant, Verdict};
 
@@ -127,8 +127,7 @@ impl<C: Coordinator> Dynamo<C> {
         let shows_collections = request.item_collections()?;
         let token = token(request)?;
         let list = parts(request)?;
-        let read = |(at, part)| self.part_to_write(at, part);
-        let writes = list.iter().enumerate().map(read).collect::<Result<Vec<_>>>()?;
+        let writes = list.iter().map(|part| self.part_to_write(part)).collect::<Result<Vec<_>>>()?;
         let writes = unless_cancelled(writes)?;
         let origin = origin(token, request.required("TransactItems")?);
         let mut answer = Map::new();
@@ -205,7 +204,7 @@ impl<C: Coordinator> Dynamo<C> {
 
     /// One of Put, Update, Delete and ConditionCheck. A key that does not fit its table is a reason to cancel, and not an error of the
     /// request.
-    fn part_to_write(&self, at: usize, part: &Json) -> Result<Result<ItemWrite>> {
+    fn part_to_write(&self, part: &Json) -> Result<Result<ItemWrite>> {
         let part = json::read_map(part)?;
         let names = ["ConditionCheck", "Put", "Update", "Delete"];
         let given = |name| Some((name, part.get(name).filter(|given| !given.is_null())?));
@@ -220,13 +219,6 @@ impl<C: Coordinator> Dynamo<C> {
             _ => return invalid!("TransactItems can only contain one of Check, Put, Update or Delete"),
         };
         let inner = Request::transaction_part(given)?;
-        let required = |expression: &str| match inner.has(expression) {
-            true => Ok(()),
-            false => {
-                let place = format!("transactItems.{}.member.{}.{}", at + 1, place(name), place(expression));
-                constraint("null", &place, "Member must not be null")
-            }
-        };
         inner.table_name()?;
         let is_found = Cell::new(false);
         let find = || {
@@ -237,14 +229,8 @@ impl<C: Coordinator> Dynamo<C> {
         let write = match name {
             "Put" => ItemWrite::put(&inner, find),
             "Delete" => ItemWrite::of_key(&inner, Action::Delete, find),
-            "Update" => {
-                required("UpdateExpression")?;
-                ItemWrite::update(&inner, find)
-            }
-            _ => {
-                required("ConditionExpression")?;
-                ItemWrite::of_key(&inner, Action::Check, find)
-            }
+            "Update" => ItemWrite::update(&inner, find),
+            _ => ItemWrite::of_key(&inner, Action::Check, find),
         };
         match write {
             // An empty key attribute refuses the request as a whole, where other keys that do not fit cancel a transaction.

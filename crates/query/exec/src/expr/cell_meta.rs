@@ -6,8 +6,13 @@ use types::CqlType;
 use types::elements::{CollectionBuilder, EMPTY, Fields};
 
 use super::row::RowView;
-use super::{CellMeta, CellPart, Env};
+use super::{CellMeta, CellPart, Env, Expr};
 use crate::error::Result;
+
+/// An end of a slice of a collection, if there is one.
+fn end(of: &Option<Box<Expr>>, env: &Env<'_>) -> Result<Option<Bytes>> {
+    of.as_ref().map_or(Ok(None), |end| end.eval_option(env))
+}
 
 impl RowView<'_> {
     /// Times of a column's cells as `ty` (a number, or a list of them for the cells of an unfrozen column).
@@ -34,11 +39,7 @@ impl RowView<'_> {
                 return Ok(found.and_then(|element| self.time_of((&element.cell).into(), meta.what)));
             }
             CellPart::Slice(from, to) => {
-                let end = |expr: &Option<Box<super::Expr>>| match expr {
-                    Some(expr) => expr.eval_option(env),
-                    None => Ok(None),
-                };
-                let (from, to) = (end(from)?, end(to)?);
+                let (from, to) = (end(from, env)?, end(to, env)?);
                 live.filter(|element| {
                     from.as_ref().is_none_or(|from| order(&element.path, from).is_ge())
                         && to.as_ref().is_none_or(|to| order(&element.path, to).is_le())
@@ -71,15 +72,8 @@ impl RowView<'_> {
 
     /// Whether the part of a frozen value is there whose times, which are those of the whole, are wanted.
     fn has_frozen_part(&self, meta: &CellMeta, env: &Env<'_>) -> Result<bool> {
-        if matches!(meta.part, CellPart::Whole) {
-            return Ok(true);
-        }
         let Some(value) = self.value(&meta.column) else { return Ok(false) };
         let ty = &meta.column.ty;
-        let end = |expr: &Option<Box<super::Expr>>| match expr {
-            Some(expr) => expr.eval_option(env),
-            None => Ok(None),
-        };
         Ok(match &meta.part {
             CellPart::Whole => true,
             CellPart::Field(field) => {
@@ -91,7 +85,7 @@ impl RowView<'_> {
                 None => false,
             },
             CellPart::Slice(from, to) => {
-                let (from, to) = (end(from)?, end(to)?);
+                let (from, to) = (end(from, env)?, end(to, env)?);
                 super::select_slice(ty, &value, from.as_deref(), to.as_deref())?[..] != EMPTY
             }
         })

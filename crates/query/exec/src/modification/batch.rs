@@ -348,17 +348,17 @@ pub fn check_size<'a>(
             size - limits.batch_warn_bytes
         ));
     }
-    let keys = || updates.clone().map(|update| &update.key).collect::<BTreeSet<_>>().len();
-    if kind != BatchKind::Logged && updates.clone().count() > limits.batch_partitions_warn {
-        let keys = keys();
-        if keys > limits.batch_partitions_warn {
-            let names = tables(updates);
-            let plural = if names.contains(", ") { "s" } else { "" };
-            warnings.push(format!(
-                "Unlogged batch covering {keys} partitions detected against table{plural} {names}. You should use a logged \
-                 batch for atomicity, or asynchronous writes for performance."
-            ));
-        }
+    let keys = match kind {
+        BatchKind::Logged => 0,
+        _ => updates.clone().map(|update| &update.key).collect::<BTreeSet<_>>().len(),
+    };
+    if keys > limits.batch_partitions_warn {
+        let names = tables(updates);
+        let plural = if names.contains(", ") { "s" } else { "" };
+        warnings.push(format!(
+            "Unlogged batch covering {keys} partitions detected against table{plural} {names}. You should use a logged \
+             batch for atomicity, or asynchronous writes for performance."
+        ));
     }
     Ok(warnings)
 }
