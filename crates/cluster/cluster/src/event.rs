@@ -42,8 +42,8 @@ pub struct SchemaEvent {
     pub object: ChangedObject,
 }
 
-/// The changes that lead from `old` to `new`: an object comes before its contents. The contents of a dropped keyspace are not
-/// listed apart. A changed index or trigger is a change of its table.
+/// The changes that lead from `old` to `new`: a keyspace is created before its contents, and dropped after them. A changed index or trigger is a
+/// change of its table.
 pub fn events(old: &Schema, new: &Schema) -> Vec<SchemaEvent> {
     let mut out = Vec::new();
     for keyspace in new.keyspaces() {
@@ -51,10 +51,22 @@ pub fn events(old: &Schema, new: &Schema) -> Vec<SchemaEvent> {
         keyspace_events(before, keyspace, &mut out);
     }
     for keyspace in old.keyspaces().filter(|keyspace| new.keyspace(&keyspace.name).is_none()) {
-        let keyspace = keyspace.name.clone();
-        out.push(SchemaEvent { change: Change::Dropped, keyspace, object: ChangedObject::Keyspace });
+        out.extend(whole(keyspace).rev().map(|object| event(keyspace, Change::Dropped, object)));
     }
     out
+}
+
+/// A keyspace and its contents, each behind those that it may depend on.
+fn whole(keyspace: &Keyspace) -> impl DoubleEndedIterator<Item = ChangedObject> {
+    let types = keyspace.types.keys().cloned().map(ChangedObject::Type);
+    let tables = keyspace.tables.keys().cloned().map(ChangedObject::Table);
+    let functions = keyspace.functions.keys().cloned().map(ChangedObject::Function);
+    let aggregates = keyspace.aggregates.keys().cloned().map(ChangedObject::Aggregate);
+    std::iter::once(ChangedObject::Keyspace).chain(types).chain(tables).chain(functions).chain(aggregates)
+}
+
+fn event(keyspace: &Keyspace, change: Change, object: ChangedObject) -> SchemaEvent {
+    SchemaEvent { change, keyspace: keyspace.name.clone(), object }
 }
 
 /// How the values of a map changed: those that are gone come last. A value with another identity (`is_same`) is dropped and made.
@@ -85,21 +97,12 @@ fn keyspace_events(before: Option<&Arc<Keyspace>>, after: &Arc<Keyspace>, out: &
     if before.is_some_and(|before| Arc::ptr_eq(before, after)) {
         return;
     }
-    let mut push = |change, object| {
-        out.push(SchemaEvent { change, keyspace: after.name.clone(), object });
-    };
     assert!(before.is_none_or(|before| before.name == after.name), "a keyspace keeps its name");
     let Some(before) = before else {
-        push(Change::Created, ChangedObject::Keyspace);
-        after.types.keys().for_each(|name| push(Change::Created, ChangedObject::Type(name.clone())));
-        after.tables.keys().for_each(|name| push(Change::Created, ChangedObject::Table(name.clone())));
-        after.functions.keys().for_each(|name| push(Change::Created, ChangedObject::Function(name.clone())));
-        after
-            .aggregates
-            .keys()
-            .for_each(|name| push(Change::Created, ChangedObject::Aggregate(name.clone())));
+        out.extend(whole(after).map(|object| event(after, Change::Created, object)));
         return;
     };
+    let mut push = |change, object| out.push(event(after, change, object));
     if before.replication != after.replication || before.durable_writes != after.durable_writes {
         push(Change::Updated, ChangedObject::Keyspace);
     }
@@ -109,4 +112,32 @@ fn keyspace_events(before: Option<&Arc<Keyspace>>, after: &Arc<Keyspace>, out: &
     map_events((&before.tables, &after.tables), is_same, ChangedObject::Table, push);
     map_events((&before.functions, &after.functions), |_, _| true, ChangedObject::Function, push);
     map_events((&before.aggregates, &after.aggregates), |_, _| true, ChangedObject::Aggregate, push);
+}
+
+#[cfg(test)]
+mod tests {
+    use schema::{Replication, TableBuilder, TableId};
+    use types::CqlType;
+
+    use super::*;
+
+    /// A driver that knows a keyspace by its events learns of all of its objects, and forgets them.
+    #[test]
+    fn a_keyspace_comes_before_its_contents_and_goes_after_them() {
+        let empty = Schema::default();
+        let table = |name: &str, id| {
+            let table = TableBuilder::new("ks", name, TableId([id; 16])).partition_key("k", CqlType::Int);
+            table.build().expect("a table")
+        };
+        let full = empty.clone().with_keyspace(Keyspace::new("ks", Replication::Local));
+        let full = full.with_table(table("a", 1)).with_table(table("b", 2));
+        let of = |change| move |object| SchemaEvent { change, keyspace: "ks".to_owned(), object };
+        let mut objects =
+            vec![ChangedObject::Keyspace, ChangedObject::Table("a".into()), ChangedObject::Table("b".into())];
+        let created: Vec<_> = objects.iter().cloned().map(of(Change::Created)).collect();
+        assert_eq!(events(&empty, &full), created);
+        objects.reverse();
+        let dropped: Vec<_> = objects.into_iter().map(of(Change::Dropped)).collect();
+        assert_eq!(events(&full, &empty), dropped);
+    }
 }

@@ -1,7 +1,7 @@
 //! Guardrails over writes.
 
-use mutation::{ColumnData, PartitionUpdate, Row, Timestamp};
-use schema::{Column, Index, Table};
+use mutation::{ColumnData, DecoratedKey, PartitionUpdate, Row, Timestamp};
+use schema::{Column, Table};
 use types::CqlType;
 use types::elements::Elements;
 
@@ -37,6 +37,7 @@ impl Guard<'_> {
             self.timestamp()?;
             self.written_at(&plan.table, plan.timestamp(env, now)?, now)?;
         }
+        self.products(&plan.table, (&plan.access.keys, &plan.access.rows), env)?;
         for operation in plan.operations() {
             let what = match &operation.change {
                 Change::Discard(_) => "Removal of list items",
@@ -118,6 +119,7 @@ impl Guard<'_> {
             for row in update.all_rows() {
                 self.row(&update.table, row)?;
             }
+            self.key_terms(update)?;
         }
         Ok(())
     }
@@ -172,8 +174,7 @@ impl Guard<'_> {
 
     /// Looks at the terms that an index of SAI gets from the values of a column.
     fn terms(&mut self, table: &Table, column: &Column, data: &ColumnData) -> Result<()> {
-        let is_indexed = |index: &Index| index.depends_on(&column.name) && index.is_storage_attached();
-        if !table.indexes.values().any(is_indexed) {
+        if !has_terms(table, column) {
             return Ok(());
         }
         match data {
@@ -195,6 +196,29 @@ impl Guard<'_> {
                 Ok(())
             }
         }
+    }
+
+    /// Looks at the terms that an index of SAI gets from the keys of the rows that are written.
+    fn key_terms(&mut self, update: &PartitionUpdate) -> Result<()> {
+        let table = &update.table;
+        if update.rows().is_empty() || table.indexes.is_empty() {
+            return Ok(());
+        }
+        let key = DecoratedKey::components(&update.key.key, table.partition_key().len()).unwrap_or_default();
+        for (column, value) in table.partition_key().iter().zip(key) {
+            if has_terms(table, column) {
+                self.term(column, &column.ty, value.len())?;
+            }
+        }
+        for (at, column) in
+            table.clustering().iter().enumerate().filter(|(_, column)| has_terms(table, column))
+        {
+            for row in update.rows() {
+                let value = row.clustering.components().nth(at).flatten();
+                self.term(column, &column.ty, value.map_or(0, <[u8]>::len))?;
+            }
+        }
+        Ok(())
     }
 
     fn term(&mut self, column: &Column, ty: &CqlType, bytes: usize) -> Result<()> {
@@ -219,4 +243,10 @@ impl Guard<'_> {
         let words = Words { warn: &warn, fail: &fail };
         self.at_most("collection_size", limits.collection_size, bytes as u64, &words)
     }
+}
+
+/// Whether an index of SAI has the values of a column.
+fn has_terms(table: &Table, column: &Column) -> bool {
+    let mut indexes = table.indexes.values();
+    indexes.any(|index| index.depends_on(&column.name) && index.is_storage_attached())
 }

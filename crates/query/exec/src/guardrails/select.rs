@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use coordinator::Consistency;
-use schema::ColumnKind;
+use schema::{ColumnKind, Table};
 
 use super::{Guard, Thresholds, Words};
 use crate::error::Result;
@@ -13,6 +13,8 @@ use crate::select::SelectPlan;
 use crate::select::run::limit_value;
 use crate::where_clause::access::{AccessPath, Scope};
 use crate::where_clause::bounds;
+use crate::where_clause::choice::Choice;
+use crate::where_clause::rows::RowRestriction;
 
 impl Guard<'_> {
     /// Looks at a SELECT with its values.
@@ -124,10 +126,31 @@ impl Guard<'_> {
             };
             let words = Words { warn: &warn, fail: &fail };
             self.at_most("partition_keys_in_select", limits.partition_keys_in_select, count, &words)?;
+        }
+        let keys = match plan.access.scope() {
+            Scope::Partitions(access) => &access.keys[..],
+            _ => &[],
+        };
+        self.products(&plan.table, (keys, plan.access.rows()), env)
+    }
+
+    /// The combinations of the values that IN has for the columns of a key.
+    pub(super) fn products(
+        &mut self,
+        table: &Table,
+        (keys, rows): (&[Choice], &[RowRestriction]),
+        env: &Env<'_>,
+    ) -> Result<()> {
+        if self.limits.in_select_cartesian_product == Thresholds::default() {
+            return Ok(());
+        }
+        if let Some(count) = bounds::partition_key_product(table, keys, env)? {
             self.product(count, "partition key")?;
         }
-        let ranges = bounds::slices(&plan.table, plan.access.rows(), env)?.ranges().len() as u64;
-        self.product(ranges, "clustering key")
+        match bounds::clustering_product(table, rows, env)? {
+            Some(count) => self.product(count, "clustering key"),
+            None => Ok(()),
+        }
     }
 
     fn product(&mut self, count: u64, keys: &str) -> Result<()> {

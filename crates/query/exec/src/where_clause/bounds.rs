@@ -66,6 +66,40 @@ pub fn partition_keys(table: &Table, choices: &[Choice], env: &Env<'_>) -> Resul
     Ok(keys)
 }
 
+/// The combinations that the INs of a partition key make, equal ones included; none without an IN.
+///
+/// # Errors
+/// As [`partition_keys`], which refuses more than there may be.
+pub fn partition_key_product(table: &Table, choices: &[Choice], env: &Env<'_>) -> Result<Option<u64>> {
+    let mut product = None;
+    for (choice, column) in choices.iter().zip(table.partition_key()).filter(|(choice, _)| !choice.is_one()) {
+        let values = in_values(choice, &column.name, env, false)?.len() as u64;
+        product = Some(product.unwrap_or(1u64).saturating_mul(values));
+    }
+    Ok(product)
+}
+
+/// The combinations that the INs of clustering columns make, equal ones included; none without an IN.
+///
+/// # Errors
+/// As [`slices`], which refuses more than there may be.
+pub fn clustering_product(table: &Table, rows: &[RowRestriction], env: &Env<'_>) -> Result<Option<u64>> {
+    let (mut product, mut first) = (None, 0);
+    for restriction in rows {
+        let (is_in, width) = match restriction {
+            RowRestriction::Single(choice) => (!choice.is_one(), 1),
+            RowRestriction::Multi(width, choice) => (!matches!(choice, TupleChoice::One(_)), *width),
+            RowRestriction::Slice { .. } => (false, 0),
+        };
+        if is_in {
+            let values = values_of(table, first, restriction, env)?.len() as u64;
+            product = Some(product.unwrap_or(1u64).saturating_mul(values));
+        }
+        first += width;
+    }
+    Ok(product)
+}
+
 /// The key with its token, unless it is empty or too long.
 ///
 /// # Errors

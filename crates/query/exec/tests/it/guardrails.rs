@@ -231,13 +231,19 @@ fn terms_are_bound_without_other_guardrails() {
         "CREATE TABLE ks.t (k int PRIMARY KEY, s text)",
         "CREATE TABLE ks.plain (k int PRIMARY KEY, s text)",
         "CREATE INDEX ON ks.t (s) USING 'sai'",
+        "CREATE TABLE ks.rows (k int, s text, PRIMARY KEY (k, s))",
+        "CREATE INDEX ON ks.rows (s) USING 'sai'",
+        "CREATE TABLE ks.parts (k int, s text, PRIMARY KEY ((k, s)))",
+        "CREATE INDEX ON ks.parts (s) USING 'sai'",
     ] {
         node.run(text);
     }
     node.log_in("ann");
     let insert =
         |table: &str| show(&node.query(&format!("INSERT INTO ks.{table} (k, s) VALUES (1, '123456')")));
-    assert!(insert("t").contains("Guardrail sai_string_term_size violated"), "{}", insert("t"));
+    for table in ["t", "rows", "parts"] {
+        assert!(insert(table).contains("Guardrail sai_string_term_size violated"), "{}", insert(table));
+    }
     assert!(!insert("plain").contains("Guardrail"), "{}", insert("plain"));
 }
 
@@ -393,6 +399,13 @@ fn of_requests() -> Vec<Guarded> {
             |all| all.in_select_cartesian_product = bounds(1, 2),
             "SELECT * FROM ks.t WHERE k IN (1, 2)",
             "SELECT * FROM ks.t WHERE k IN (1, 2, 3)",
+        ),
+        // Of writes, too, though it is named after SELECT; equal values count.
+        guarded(
+            "in_select_cartesian_product",
+            |all| all.in_select_cartesian_product = bounds(1, 2),
+            "UPDATE ks.t SET v = 1 WHERE k IN (1, 1)",
+            "DELETE FROM ks.t WHERE k IN (1, 2, 3)",
         ),
         guarded(
             "items_per_collection",
