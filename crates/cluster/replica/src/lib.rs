@@ -27,6 +27,7 @@ mod sliced;
 mod snapshots;
 pub mod steps;
 mod trace;
+pub mod trace_rows;
 mod traced;
 
 pub use engine::{

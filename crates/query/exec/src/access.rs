@@ -17,7 +17,7 @@ use crate::modification::ModificationPlan;
 use crate::needed::{needed, parts_of_aggregate};
 use crate::performer::{Performer, refused};
 use crate::plan::Plan;
-use crate::request::Principal;
+use crate::principal::Principal;
 
 /// Authorisation on one shard.
 pub(crate) struct Access {

@@ -33,14 +33,15 @@ use crate::modification::batch;
 use crate::part_server;
 use crate::performer::Performer;
 use crate::plan::Plan;
+use crate::principal::Principal;
 use crate::prune;
-use crate::request::{Caller, ExecLimits, Parameters, Principal, Request, TimeoutKind, check_not_serial};
+use crate::request::{Caller, ExecLimits, Parameters, Request, TimeoutKind, check_not_serial};
 use crate::roles::{self, Planned, RoleContext};
 use crate::select::{self, SelectPlan};
 use crate::setting::{ComputedChange, SettingChange, SettingPlan};
 use crate::sink::{Outcome, Sink};
 use crate::statement_counts::StatementCounts;
-use crate::trace::{Trace, TraceClient, Traced};
+use crate::trace::{Trace, Traced};
 use crate::watch::Watch;
 
 /// Tries to change the schema before a statement that always meets another's change gives up.
@@ -255,8 +256,7 @@ impl<C: Coordinator> Executor<C> {
     pub async fn end_trace(&self, trace: Trace, principal: &Principal<'_>) -> bool {
         self.note(Some(&trace), || "Request complete".to_owned());
         let schema = self.coordinator.schema();
-        let client = TraceClient { role: principal.role, address: principal.address };
-        let updates = trace.updates(&schema, &self.call, client, self.node.address);
+        let updates = trace.updates(&schema, &self.call, principal, self.node.address);
         let options = WriteOptions {
             consistency: Consistency::One,
             kind: WriteKind::UnloggedBatch,

@@ -15,7 +15,8 @@ use crate::expr::Env;
 use crate::functions::CallContext;
 use crate::lookup::Lookup;
 use crate::plan::Plan;
-use crate::request::{Caller, ExecLimits, Parameters, Principal, Request};
+use crate::principal::Principal;
+use crate::request::{Caller, ExecLimits, Parameters, Request};
 use crate::select::part_codec::PartRequest;
 use crate::select::parts::{Divided, PART_TIME, add_rows, divides};
 

@@ -1,7 +1,6 @@
 //! The context of a request: its caller, its parameters beside statement and values, its deadlines and its trace, and the
 //! limits that the node's configuration sets.
 
-use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,6 +17,7 @@ use crate::error::{Result, invalid};
 use crate::expr::resolve::{Receiver, Resolver};
 use crate::expr::{Env, Expr, Value};
 use crate::guardrails::Guardrails;
+use crate::principal::Principal;
 use crate::sink::PagingState;
 use crate::trace::{SlowTracing, Trace};
 
@@ -123,15 +123,6 @@ pub struct Parameters {
     /// The time after which no client waits for the response any more: no operation on the cluster waits longer, regardless of its own timeout.
     /// None where the operations' timeouts alone decide, as in the native protocol.
     pub deadline: Option<Instant>,
-}
-
-/// The principal that a request is carried out for, as far as its front end knows: the input of authorisation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Principal<'a> {
-    /// The role that the client has authenticated as; none on a node that asks nobody.
-    pub role: Option<&'a str>,
-    /// Where the client is.
-    pub address: SocketAddr,
 }
 
 /// The common part of all requests of a connection.

@@ -3,20 +3,19 @@
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use mutation::row::ColumnData;
-use mutation::{
-    Cell, Clustering, Complex, ComplexCell, DecoratedKey, LivenessInfo, PartitionUpdate, Row, Seconds,
-};
+use mutation::{Clustering, DecoratedKey, PartitionUpdate, Row, Seconds};
 use replica::TraceLog;
+use replica::trace_rows::{TraceRows, TraceSource, inet, int, micros, text};
 use rt::Instant;
 use schema::{Schema, Table};
 
 use crate::functions::CallContext;
+use crate::principal::Principal;
 
 /// How long traces are kept, in seconds.
 const TTL: Seconds = 24 * 60 * 60;
@@ -42,15 +41,6 @@ impl Default for SlowTracing {
     fn default() -> Self {
         Self { enabled: false, threshold: Duration::from_millis(500), ttl: TTL, fast: false }
     }
-}
-
-/// The client of a request.
-#[derive(Clone, Copy)]
-pub struct TraceClient<'a> {
-    /// Its role, where it has authenticated.
-    pub role: Option<&'a str>,
-    /// Its address.
-    pub address: SocketAddr,
 }
 
 /// Why a request is traced.
@@ -142,7 +132,7 @@ impl Trace {
         &self,
         schema: &Schema,
         call: &CallContext,
-        client: TraceClient<'_>,
+        client: &Principal<'_>,
         node: SocketAddr,
     ) -> Vec<PartitionUpdate> {
         let took = call.clock.now().duration_since(self.started);
@@ -151,21 +141,21 @@ impl Trace {
             return Vec::new();
         }
         let ttl = if self.reason == TraceReason::IfSlow { self.slow.ttl } else { TTL };
-        let writer = Writer::new(self.started_micros, ttl);
-        let Some(session) = self.session(schema, &writer, took, (client.address, node)) else {
+        let rows = TraceRows::new(self.started_micros, ttl);
+        let Some(session) = self.session(schema, &rows, took, (client.address, node)) else {
             return Vec::new();
         };
         let mut updates = vec![session];
-        updates.extend(self.events(schema, &writer, call, node));
-        updates.extend(self.by_time(schema, "sessions_time_idx", &writer, |_, _| {}));
+        updates.extend(self.events(schema, &rows, call, node));
+        updates.extend(self.by_time(schema, "sessions_time_idx", &rows, |_, _| {}));
         if is_slow {
-            let writer = Writer::new(self.started_micros, self.slow.ttl);
+            let rows = TraceRows::new(self.started_micros, self.slow.ttl);
             let start_time = call.uuids.next(self.started_micros);
-            updates.extend(self.slow(schema, &writer, (took, start_time), client, node));
-            updates.extend(self.by_time(schema, "node_slow_log_time_idx", &writer, |table, row| {
-                writer.set(table, row, "node_ip", inet(node.ip()));
-                writer.set(table, row, "shard", int(self.shard.into()));
-                writer.set(table, row, "start_time", Bytes::copy_from_slice(&start_time));
+            updates.extend(self.slow(schema, &rows, (took, start_time), client, node));
+            updates.extend(self.by_time(schema, "node_slow_log_time_idx", &rows, |table, row| {
+                rows.set(table, row, "node_ip", inet(node.ip()));
+                rows.set(table, row, "shard", int(self.shard.into()));
+                rows.set(table, row, "start_time", Bytes::copy_from_slice(&start_time));
             }));
         }
         updates
@@ -175,20 +165,20 @@ impl Trace {
     fn session(
         &self,
         schema: &Schema,
-        writer: &Writer,
+        rows: &TraceRows,
         took: Duration,
         (client, node): (SocketAddr, SocketAddr),
     ) -> Option<PartitionUpdate> {
         let table = schema.table("system_traces", "sessions")?;
-        let mut row = writer.row(Clustering::empty());
-        writer.set(table, &mut row, "client", inet(client.ip()));
-        writer.set(table, &mut row, "command", text(self.about.command));
-        writer.set(table, &mut row, "coordinator", inet(node.ip()));
-        writer.set(table, &mut row, "coordinator_port", int(i32::from(node.port())));
-        writer.set(table, &mut row, "duration", micros(took));
-        writer.set(table, &mut row, "request", text(&self.about.request));
-        writer.set(table, &mut row, "started_at", millis(self.started_micros / 1_000));
-        writer.set_all(table, &mut row, "parameters", self.parameters());
+        let mut row = rows.row(Clustering::empty());
+        rows.set(table, &mut row, "client", inet(client.ip()));
+        rows.set(table, &mut row, "command", text(self.about.command));
+        rows.set(table, &mut row, "coordinator", inet(node.ip()));
+        rows.set(table, &mut row, "coordinator_port", int(i32::from(node.port())));
+        rows.set(table, &mut row, "duration", micros(took));
+        rows.set(table, &mut row, "request", text(&self.about.request));
+        rows.set(table, &mut row, "started_at", millis(self.started_micros / 1_000));
+        rows.set_all(table, &mut row, "parameters", self.parameters());
         Some(update(table, &self.id, row))
     }
 
@@ -196,25 +186,18 @@ impl Trace {
     fn events(
         &self,
         schema: &Schema,
-        writer: &Writer,
+        rows: &TraceRows,
         call: &CallContext,
         node: SocketAddr,
     ) -> Option<PartitionUpdate> {
         let table = schema.table("system_traces", "events")?;
-        let mut all =
-            PartitionUpdate::new(table.clone(), DecoratedKey::new(Bytes::copy_from_slice(&self.id)));
-        for event in self.log()?.events() {
-            let elapsed = event.at.duration_since(self.started);
-            let id = call.uuids.next(self.started_micros + elapsed.as_micros() as i64);
-            let mut row = writer.row(Clustering::new(table, &[Some(&id)]));
-            writer.set(table, &mut row, "activity", text(&event.activity));
-            writer.set(table, &mut row, "source", inet(node.ip()));
-            writer.set(table, &mut row, "source_elapsed", micros(elapsed));
-            writer.set(table, &mut row, "source_port", int(i32::from(node.port())));
-            writer.set(table, &mut row, "thread", text(&format!("shard-{}", event.shard)));
-            all.add_row(row);
-        }
-        Some(all)
+        let source = TraceSource {
+            session: self.id,
+            address: node,
+            began: self.started,
+            began_micros: self.started_micros,
+        };
+        Some(rows.events(table, &source, &self.log()?.events(), |micros| call.uuids.next(micros)))
     }
 
     /// The row of a table that has requests by the minute in which they began.
@@ -222,13 +205,13 @@ impl Trace {
         &self,
         schema: &Schema,
         name: &str,
-        writer: &Writer,
+        rows: &TraceRows,
         set: impl FnOnce(&Arc<Table>, &mut Row),
     ) -> Option<PartitionUpdate> {
         let table = schema.table("system_traces", name)?;
         let started = self.started_micros / 1_000;
         let minute = started - started.rem_euclid(MINUTE_MILLIS);
-        let mut row = writer.row(Clustering::new(table, &[Some(&millis(started)), Some(&self.id)]));
+        let mut row = rows.row(Clustering::new(table, &[Some(&millis(started)), Some(&self.id)]));
         set(table, &mut row);
         Some(update(table, &millis(minute), row))
     }
@@ -237,9 +220,9 @@ impl Trace {
     fn slow(
         &self,
         schema: &Schema,
-        writer: &Writer,
+        rows: &TraceRows,
         (took, start_time): (Duration, [u8; 16]),
-        client: TraceClient<'_>,
+        client: &Principal<'_>,
         node: SocketAddr,
     ) -> Option<PartitionUpdate> {
         let table = schema.table("system_traces", "node_slow_log")?;
@@ -247,18 +230,18 @@ impl Trace {
         let command = query.map_or(&*self.about.request, |(_, text)| text);
         let command = &command[..command.floor_char_boundary(COMMAND_MAX)];
         let shard = int(self.shard.into());
-        let mut row = writer.row(Clustering::new(table, &[Some(&inet(node.ip())), Some(&shard)]));
-        writer.set(table, &mut row, "command", text(command));
-        writer.set(table, &mut row, "date", millis(self.started_micros / 1_000));
-        writer.set(table, &mut row, "duration", micros(took));
-        writer.set(table, &mut row, "session_id", Bytes::copy_from_slice(&self.id));
-        writer.set(table, &mut row, "source_ip", inet(client.address.ip()));
+        let mut row = rows.row(Clustering::new(table, &[Some(&inet(node.ip())), Some(&shard)]));
+        rows.set(table, &mut row, "command", text(command));
+        rows.set(table, &mut row, "date", millis(self.started_micros / 1_000));
+        rows.set(table, &mut row, "duration", micros(took));
+        rows.set(table, &mut row, "session_id", Bytes::copy_from_slice(&self.id));
+        rows.set(table, &mut row, "source_ip", inet(client.address.ip()));
         if let Some(role) = client.role {
-            writer.set(table, &mut row, "username", text(role));
+            rows.set(table, &mut row, "username", text(role));
         }
-        writer.set_all(table, &mut row, "parameters", self.parameters());
+        rows.set_all(table, &mut row, "parameters", self.parameters());
         let tables = self.tables.borrow();
-        writer.set_all(table, &mut row, "table_names", tables.iter().map(|name| (text(name), Bytes::new())));
+        rows.set_all(table, &mut row, "table_names", tables.iter().map(|name| (text(name), Bytes::new())));
         Some(update(table, &start_time, row))
     }
 
@@ -277,74 +260,7 @@ fn update(table: &Arc<Table>, key: &[u8], row: Row) -> PartitionUpdate {
     update
 }
 
-/// Writes cells of one time.
-struct Writer {
-    timestamp: i64,
-    ttl: Seconds,
-    expires: Seconds,
-}
-
-impl Writer {
-    fn new(timestamp: i64, ttl: Seconds) -> Self {
-        let now = Seconds::try_from(timestamp / 1_000_000).unwrap_or(0);
-        Self { timestamp, ttl, expires: now.saturating_add(ttl).min(mutation::NO_DELETION - 1) }
-    }
-
-    fn cell(&self, value: Bytes) -> Cell {
-        Cell::expiring(self.timestamp, self.ttl, self.expires, value)
-    }
-
-    fn row(&self, clustering: Clustering) -> Row {
-        let mut row = Row::new(clustering);
-        row.liveness = LivenessInfo::expiring(self.timestamp, self.ttl, self.expires);
-        row
-    }
-
-    fn set(&self, table: &Arc<Table>, row: &mut Row, name: &str, value: Bytes) {
-        if let Some(column) = table.column(name) {
-            row.set(column.id, ColumnData::Simple(self.cell(value)));
-        }
-    }
-
-    /// Sets the elements of a collection, each with its path, in the order of these.
-    fn set_all(
-        &self,
-        table: &Arc<Table>,
-        row: &mut Row,
-        name: &str,
-        elements: impl Iterator<Item = (Bytes, Bytes)>,
-    ) {
-        let Some(column) = table.column(name) else { return };
-        let cells: Vec<_> =
-            elements.map(|(path, value)| ComplexCell { path, cell: self.cell(value) }).collect();
-        if !cells.is_empty() {
-            row.set(column.id, ColumnData::Complex(Complex { cells, ..Complex::empty() }));
-        }
-    }
-}
-
-fn text(value: &str) -> Bytes {
-    Bytes::copy_from_slice(value.as_bytes())
-}
-
-/// A duration in microseconds, as far as an int has room for it.
-fn micros(duration: Duration) -> Bytes {
-    int(i32::try_from(duration.as_micros()).unwrap_or(i32::MAX))
-}
-
 /// A timestamp.
 fn millis(value: i64) -> Bytes {
     Bytes::copy_from_slice(&value.to_be_bytes())
-}
-
-fn int(value: i32) -> Bytes {
-    Bytes::copy_from_slice(&value.to_be_bytes())
-}
-
-/// The serialised form of an address.
-pub(crate) fn inet(address: IpAddr) -> Bytes {
-    match address {
-        IpAddr::V4(ip) => Bytes::copy_from_slice(&ip.octets()),
-        IpAddr::V6(ip) => Bytes::copy_from_slice(&ip.octets()),
-    }
 }

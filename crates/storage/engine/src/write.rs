@@ -190,25 +190,27 @@ impl Inner {
         mut updates: Updates,
         encoded: Option<Box<EncodedUpdates>>,
     ) -> Result<Option<Ticket>, WriteError> {
-        let is_recast = self.recast_all(&mut updates)?;
-        let (mut durable, mut unlogged) = (Vec::with_capacity(updates.len()), Vec::new());
-        for update in updates {
-            let store = self.store_of_write(update.table.id)?;
-            if store.durable.get() { durable.push((store, update)) } else { unlogged.push((store, update)) }
-        }
-        let mut ticket = None;
-        if !durable.is_empty() {
-            let (stores, updates): (Vec<_>, Vec<_>) = durable.into_iter().unzip();
-            // The bytes are of all updates.
-            let encoded = encoded.filter(|_| unlogged.is_empty() && !is_recast);
-            let entry = self.append(&updates, encoded.as_deref())?;
-            for (store, update) in stores.iter().zip(updates) {
-                self.apply_to(store, update, Some(entry.number));
+        let stores = updates.iter().map(|update| self.store_of_write(update.table.id));
+        let mut stores: Vec<Rc<Store>> = stores.collect::<Result<_, _>>()?;
+        let (mut is_recast, mut logged) = (false, 0);
+        // Those of tables that are logged come first.
+        for at in 0..updates.len() {
+            is_recast |= stores[at].recast(&mut updates[at]);
+            if stores[at].durable.get() {
+                updates.swap(logged, at);
+                stores.swap(logged, at);
+                logged += 1;
             }
-            ticket = Some(entry);
         }
-        for (store, update) in unlogged {
-            self.apply_to(&store, update, None);
+        // The bytes are of all updates.
+        let encoded = encoded.filter(|_| logged == updates.len() && !is_recast);
+        let ticket = match &updates[..logged] {
+            [] => None,
+            logged => Some(self.append(logged, encoded.as_deref())?),
+        };
+        let number = ticket.as_ref().map(|ticket| ticket.number);
+        for (at, (store, update)) in stores.iter().zip(updates).enumerate() {
+            self.apply_to(store, update, number.filter(|_| at < logged));
         }
         Ok(ticket)
     }

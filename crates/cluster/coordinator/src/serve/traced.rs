@@ -1,16 +1,13 @@
 //! A traced request of another node: its events of this node go to `system_traces.events`.
 
-use std::net::IpAddr;
-use std::sync::Arc;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
-use mutation::row::ColumnData;
-use mutation::{Cell, Clustering, DecoratedKey, LivenessInfo, PartitionUpdate, Row};
-use replica::{TraceEvent, TraceLog};
+use replica::TraceLog;
+use replica::trace_rows::{TraceRows, TraceSource};
 use rpc::{Incoming, Refusal, Verb};
 use rt::{Group, Instant};
-use schema::Table;
 use types::uuid;
 
 use super::Server;
@@ -56,14 +53,17 @@ fn store_events(
     let Some(table) = schema.table("system_traces", "events") else { return };
     let view = coordinator.view();
     let rt = coordinator.context().rt();
-    let source = Source {
-        address: view.node(view.own()).native.ip(),
-        port: view.node(view.own()).internode.port(),
-        began,
-        began_micros,
-        node: rt.random_below(1 << 48) | 1 << 40,
+    let own = view.node(view.own());
+    let address = SocketAddr::new(own.native.ip(), own.internode.port());
+    let source = TraceSource { session, address, began, began_micros };
+    // Distinguishes this node's ids from others'.
+    let node = rt.random_below(1 << 48) | 1 << 40;
+    let mut step = 0;
+    let id = |micros| {
+        step += 1;
+        event_id(micros, step, node)
     };
-    let update = source.update(table, session, &trace.events());
+    let update = TraceRows::new(began_micros, TTL).events(table, &source, &trace.events(), id);
     let consistency = Consistency::Any;
     let options = WriteOptions { consistency, kind: WriteKind::Simple, deadline: rt.now() + STORE_TIMEOUT };
     let writer = coordinator.clone();
@@ -75,53 +75,9 @@ fn store_events(
     rt.spawn(Group::Maintenance, write).detach();
 }
 
-/// The node of the steps, and when it began.
-struct Source {
-    address: IpAddr,
-    port: u16,
-    began: Instant,
-    began_micros: i64,
-    /// Distinguishes this node's ids from others'.
-    node: u64,
-}
-
-impl Source {
-    /// The rows of `system_traces.events`.
-    fn update(&self, table: &Arc<Table>, session: [u8; 16], events: &[TraceEvent]) -> PartitionUpdate {
-        let key = DecoratedKey::new(Bytes::copy_from_slice(&session));
-        let mut update = PartitionUpdate::new(table.clone(), key);
-        for (at, event) in events.iter().enumerate() {
-            let elapsed = event.at.duration_since(self.began).as_micros();
-            let elapsed = i32::try_from(elapsed).unwrap_or(i32::MAX);
-            let id = self.event_id(self.began_micros + i64::from(elapsed), at as u16);
-            let now = (self.began_micros / 1_000_000) as u32;
-            let mut row = Row::new(Clustering::new(table, &[Some(&id)]));
-            row.liveness = LivenessInfo::expiring(self.began_micros, TTL, now.saturating_add(TTL));
-            let address = match self.address {
-                IpAddr::V4(ip) => Bytes::copy_from_slice(&ip.octets()),
-                IpAddr::V6(ip) => Bytes::copy_from_slice(&ip.octets()),
-            };
-            for (name, value) in [
-                ("activity", Bytes::copy_from_slice(event.activity.as_bytes())),
-                ("source", address),
-                ("source_elapsed", Bytes::copy_from_slice(&elapsed.to_be_bytes())),
-                ("source_port", Bytes::copy_from_slice(&i32::from(self.port).to_be_bytes())),
-                ("thread", Bytes::copy_from_slice(format!("shard-{}", event.shard).as_bytes())),
-            ] {
-                if let Some(column) = table.column(name) {
-                    let cell = Cell::expiring(self.began_micros, TTL, now.saturating_add(TTL), value);
-                    row.set(column.id, ColumnData::Simple(cell));
-                }
-            }
-            update.add_row(row);
-        }
-        update
-    }
-
-    /// A version 1 UUID of this moment; `step` distinguishes the events of one moment.
-    fn event_id(&self, micros: i64, step: u16) -> [u8; 16] {
-        uuid::time_uuid(micros.max(0).saturating_mul(10), uuid::clock_and_node(step, self.node))
-    }
+/// A version 1 UUID of this moment; `step` distinguishes the events of one moment.
+fn event_id(micros: i64, step: u16, node: u64) -> [u8; 16] {
+    uuid::time_uuid(micros.max(0).saturating_mul(10), uuid::clock_and_node(step, node))
 }
 
 #[cfg(test)]
@@ -133,19 +89,13 @@ mod tests {
 
     #[test]
     fn ids_of_events_are_of_their_time_and_differ() {
-        let source = Source {
-            address: IpAddr::from([10, 0, 0, 1]),
-            port: 7000,
-            began: Instant::START,
-            began_micros: 0,
-            node: 0x0102_0304_0506,
-        };
+        const NODE: u64 = 0x0102_0304_0506;
         // 2026-11-21T20:00:00Z.
-        let id = source.event_id(1_795_291_200_000_000, 3);
+        let id = event_id(1_795_291_200_000_000, 3, NODE);
         let ticks = u64::from_be_bytes([id[6] & 0xf, id[7], id[4], id[5], id[0], id[1], id[2], id[3]]);
         assert_eq!((ticks - UUID_EPOCH) / 10, 1_795_291_200_000_000);
         assert_eq!((id[6] >> 4, id[8] >> 6, id[9]), (1, 2, 3));
         assert_eq!(id[10..], [1, 2, 3, 4, 5, 6]);
-        assert_ne!(id, source.event_id(1_795_291_200_000_000, 4));
+        assert_ne!(id, event_id(1_795_291_200_000_000, 4, NODE));
     }
 }

@@ -8,12 +8,12 @@ use bytes::Bytes;
 use cluster::SchemaEdit;
 use coordinator::ClusterView;
 use mutation::{Cell, Clustering, ColumnData, DecoratedKey, PartitionUpdate, Row, Timestamp};
+use replica::trace_rows::inet;
 use schema::{Keyspace, Replication, Schema, Table, TableBuilder, TableId};
 use types::CqlType;
 
 use super::{ANONYMOUS, AuditEntry, AuditStyle, StatementCategory};
 use crate::error::{ExecError, Result};
-use crate::trace::inet;
 
 const KEYSPACE: &str = "audit";
 const TABLE: &str = "audit_log";
