@@ -10,9 +10,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mutation::{Fragment, PartitionRange, PartitionUpdate, RangeTombstone, Seconds, Slices};
+use mutation::{Fragment, PartitionRange, PartitionUpdate, RangeTombstone, Row, Seconds, Slices};
 use replica::{
-    Derivation, Derived, Engine, EngineRead, FollowUp, Origin, TakenOver, WriteError, WriteObserver,
+    Derivation, Derived, Engine, EngineRead, EngineRowLookup, FollowUp, Origin, TakenOver, WriteError,
+    WriteObserver,
 };
 use rt::preempt::Pace;
 use rt::sync::{Permit, Semaphore};
@@ -266,7 +267,7 @@ impl ViewObserver {
         let slices = View::rows_read(update);
         let before = read_before(engine, update, &slices, "materialized views").await?;
         let now = Seconds::try_from(self.rt.wall_micros() / 1_000_000).unwrap_or(0);
-        let mut changes = Vec::new();
+        let (mut changes, mut pace) = (Vec::new(), Pace::new());
         for view in views.iter() {
             let mut derived = view.changes(&before, update, now);
             if context.injected().kept_view_rows {
@@ -275,7 +276,7 @@ impl ViewObserver {
             let id = view.table().id;
             assert!(derived.iter().all(|change| change.table.id == id), "a view's changes are of the view");
             changes.extend(derived);
-            rt::preempt::yield_now().await;
+            pace.steps(1 + before.rows().len().max(update.rows().len())).await;
         }
         let is_here = |change: &PartitionUpdate| {
             context.replica().shard_of(change.table.id, change.key.token) == context.shard()
@@ -317,10 +318,14 @@ pub(crate) async fn read_before(
     followers: &str,
 ) -> Result<PartitionUpdate, WriteError> {
     let failed = |error: &dyn std::fmt::Display| WriteError::Read(error.to_string());
+    let mut before = PartitionUpdate::new(update.table.clone(), update.key.clone());
+    if let Some(row) = only_row_before(engine, update, slices)? {
+        row.into_iter().for_each(|row| before.add_row(row));
+        return Ok(before);
+    }
     let range = PartitionRange::single(&update.key);
     let read = EngineRead::new(update.table.id, &range, slices);
     let mut reader = engine.read(&read).map_err(|error| failed(&error))?;
-    let mut before = PartitionUpdate::new(update.table.clone(), update.key.clone());
     let (mut bytes, mut open) = (0, None);
     while let Some(fragment) = reader.next().await.map_err(|error| failed(&error))? {
         bytes += fragment.memory_size();
@@ -346,6 +351,24 @@ pub(crate) async fn read_before(
         }
     }
     Ok(before)
+}
+
+/// The same of the only row that there is of `slices`, if there is one; none where memory does not know that it is all.
+fn only_row_before(
+    engine: &Engine,
+    update: &PartitionUpdate,
+    slices: &Slices,
+) -> Result<Option<Option<Row>>, WriteError> {
+    // Memory may still hold cells of dropped columns.
+    if !update.table.dropped_columns.is_empty() {
+        return Ok(None);
+    }
+    let lookup = EngineRowLookup { key: &update.key, slices, bypass_cache: false, values_only: false };
+    let copy = |row: Option<&Row>| match row {
+        Some(row) if row.memory_size() > READ_BYTES_MAX => None,
+        row => Some(row.cloned()),
+    };
+    engine.visit_only_row(&update.table, &lookup, copy).map_err(|error| WriteError::Read(error.to_string()))
 }
 
 #[cfg(test)]

@@ -37,8 +37,8 @@ pub use engine::{
 };
 pub use engine::{
     Derivation, Derived, Durability, Engine, FollowUp, FragmentPlace, FragmentsPage, FragmentsRead,
-    LocalFigures, Marked, Origin, Read as EngineRead, RepairedWatermark, TableSize, TakenOver, TokenSpan,
-    Updates, WriteError, WriteObserver,
+    LocalFigures, Marked, Origin, Read as EngineRead, RepairedWatermark, RowLookup as EngineRowLookup,
+    TableSize, TakenOver, TokenSpan, Updates, WriteError, WriteObserver,
 };
 
 pub use command::{

@@ -1,6 +1,6 @@
 //! The changes of a view that follow from a write of one base partition.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use mutation::row::ColumnData;
 use mutation::{Cell, Clustering, DataRef, DecoratedKey, PartitionUpdate, Row, RowRange, Seconds, Slices};
@@ -37,7 +37,7 @@ impl View {
         now: Seconds,
     ) -> Vec<PartitionUpdate> {
         assert_eq!(before.key, update.key, "updates of one partition");
-        let mut changes = Changes { view: self, now, updates: BTreeMap::new() };
+        let mut changes = Changes { view: self, now, rows: Vec::new() };
         let mut row = |clustering: &Clustering| {
             let old = before.row_at(clustering);
             let mut new = old.clone();
@@ -52,7 +52,7 @@ impl View {
             let deleted = deleted.filter(|key| !update.deletion_at(key).is_live());
             written.chain(deleted).collect::<BTreeSet<_>>().into_iter().for_each(&mut row);
         }
-        changes.updates.into_values().filter(|update| !update.is_empty()).collect()
+        changes.into_updates()
     }
 
     /// The rows of the view that follow from those of a base partition, as a build of the view writes them.
@@ -64,7 +64,8 @@ impl View {
 struct Changes<'a> {
     view: &'a View,
     now: Seconds,
-    updates: BTreeMap<DecoratedKey, PartitionUpdate>,
+    /// Each with its partition.
+    rows: Vec<(DecoratedKey, Row)>,
 }
 
 impl Changes<'_> {
@@ -125,12 +126,24 @@ impl Changes<'_> {
         if row.is_empty() {
             return;
         }
-        let table = &self.view.table;
-        let update = self
-            .updates
-            .entry(key)
-            .or_insert_with_key(|key| PartitionUpdate::new(table.clone(), key.clone()));
-        update.add_row(row);
+        self.rows.push((key, row));
+    }
+
+    /// One update for each partition.
+    fn into_updates(mut self) -> Vec<PartitionUpdate> {
+        self.rows.sort_by(|(key, row), (other, next)| (key, &row.clustering).cmp(&(other, &next.clustering)));
+        let mut updates: Vec<PartitionUpdate> = Vec::new();
+        for (key, row) in self.rows {
+            match updates.last_mut() {
+                Some(update) if update.key == key => update.add_row(row),
+                _ => {
+                    let mut update = PartitionUpdate::new(self.view.table.clone(), key);
+                    update.add_row(row);
+                    updates.push(update);
+                }
+            }
+        }
+        updates
     }
 }
 

@@ -253,7 +253,7 @@ impl Canary {
         checked(
             "lost-view-updates",
             "updates of views are not stored with the write that they follow from",
-            (Focus::Views, 30, Some(20)),
+            (Focus::Views, 120, Some(115)),
             "views",
             |injected| injected.coordinator.lost_view_updates = true,
         ),
